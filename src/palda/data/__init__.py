@@ -1,0 +1,1 @@
+"""Everything that turns the outside world into arrays."""

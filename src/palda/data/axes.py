@@ -1,0 +1,171 @@
+"""From the columns of a table to positions on the axes of ``Votes``: every name is looked up once, not once a row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pandas as pd
+
+from palda.data import checks
+from palda.data.frozen import names_array
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from palda.data.frozen import Strings
+
+__all__ = ["codes_of", "factorize", "ids_of", "require", "roles", "times_of", "values_of"]
+
+
+def roles(
+    frame: pd.DataFrame, wanted: Iterable[str], given: Mapping[str, str | None], where: checks.Where
+) -> dict[str, str | None]:
+    """Column for each role, None where no column plays it."""
+    header = [str(name) for name in frame.columns]
+    unknown = set(given) - set(wanted)
+    if unknown:
+        raise TypeError(f"unexpected keyword argument {sorted(unknown)[0]!r}")
+    return {role: checks.find_column(header, role, given.get(role), where) for role in wanted}
+
+
+def require(found: Mapping[str, str | None], needed: Sequence[str], frame: pd.DataFrame, where: checks.Where) -> None:
+    """Complain about the first role that no column plays."""
+    for role in needed:
+        if found[role] is None:
+            header = checks.listed(str(name) for name in frame.columns)
+            where.fail(f"no column for the {role}; the columns are {header}; name it {role!r} or pass {role}='...'")
+
+
+def ids_of(documents: object) -> Iterable[object]:
+    """Ids of anything that has documents: a Documents, Corpus, Values, Dataset, Votes, or the ids themselves."""
+    return cast("Iterable[object]", getattr(documents, "doc_ids", documents))
+
+
+def factorize(column: pd.Series[Any]) -> tuple[NDArray[np.int64], list[Any]]:
+    """Positions into the distinct cells of a column; -1 for a missing cell."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return np.asarray(column.cat.codes, dtype=np.int64), column.cat.categories.tolist()
+    try:
+        codes, cells = pd.factorize(column)
+    except TypeError:  # lists and other cells without a hash
+        codes, cells = pd.factorize(column.map(repr).astype(object))
+        first = np.unique(codes, return_index=True)[1]
+        return np.asarray(codes, dtype=np.int64), [column.iloc[int(i)] for i in first]
+    return np.asarray(codes, dtype=np.int64), list(cells)
+
+
+def codes_of(
+    column: pd.Series[Any],
+    kind: str,
+    given: Iterable[object] | None,
+    where: checks.Where,
+    *,
+    by_name: bool = True,
+    declared: bool = False,
+    may_be_blank: NDArray[np.bool_] | None = None,
+) -> tuple[NDArray[np.int64], Strings]:
+    """Positions of a column's names on an axis, and the axis.
+
+    The axis is ``given``, or (with ``declared``) a categorical column's own categories, those that never occur
+    included, or the names found: sorted ``by_name``, else in order of appearance. A blank name is an error except
+    where ``may_be_blank``; its position is -1 there.
+    """
+    codes, cells = factorize(column)
+    names = [checks.name_text(cell) for cell in cells]
+    if given is not None:
+        axis = names_array(ids_of(given))
+    elif declared and isinstance(column.dtype, pd.CategoricalDtype):
+        axis = names_array(names)
+    else:
+        found = {names[cell] for cell in np.flatnonzero(np.bincount(codes + 1, minlength=len(names) + 1)[1:])}
+        axis = names_array(sorted(found - {""}) if by_name else _by_appearance(codes, names))
+    position = {name: place for place, name in enumerate(axis)}
+    places = np.array([position.get(name, _UNKNOWN) if name else _BLANK_NAME for name in names] + [_BLANK_NAME])
+    positions = places[codes]
+    if (positions < 0).any():
+        _check_names(positions, codes, names, axis, kind, str(column.name), where, may_be_blank)
+    return positions, axis
+
+
+_BLANK_NAME, _UNKNOWN = -1, -2
+
+
+def _by_appearance(codes: NDArray[np.int64], names: list[str]) -> list[str]:
+    """Distinct names in the order in which their first rows come."""
+    first = np.full(len(names), len(codes), dtype=np.int64)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # the earliest row is written last
+    if (codes < 0).any():
+        first[-1] = min(np.flatnonzero(codes == len(names) - 1), default=len(codes))
+    occurring = [names[cell] for cell in np.argsort(first, kind="stable") if first[cell] < len(codes)]
+    return [name for name in dict.fromkeys(occurring) if name]
+
+
+def _check_names(
+    positions: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    names: list[str],
+    axis: Strings,
+    kind: str,
+    column: str,
+    where: checks.Where,
+    may_be_blank: NDArray[np.bool_] | None,
+) -> None:
+    blank = positions == _BLANK_NAME
+    wrong = (blank if may_be_blank is None else blank & ~may_be_blank) | (positions == _UNKNOWN)
+    if not wrong.any():
+        return
+    record = int(np.argmax(wrong))
+    if blank[record]:
+        where.fail(f"the {kind} is blank; every vote needs one", record, column)
+    problem = checks.unknown_name(names[codes[record]], axis.tolist(), kind)
+    others = int(np.count_nonzero(positions == _UNKNOWN)) - 1
+    more = f" ({others} more rows like it)" if others else ""
+    where.fail(problem + more, record, column)
+
+
+def values_of(
+    column: pd.Series[Any], present_at: float | None, where: checks.Where, hint: str = ""
+) -> NDArray[np.int8]:
+    """Votes in a column: 1, 0 or -1 for no judgement."""
+    codes, cells = factorize(column)
+    parsed = [checks.parse_value(cell, present_at) for cell in cells]
+    bad = [cell for cell, vote in enumerate(parsed) if vote is None]
+    if bad:
+        wrong = np.isin(codes, bad)
+        if wrong.any():
+            record = int(np.argmax(wrong))
+            problem = checks.value_problem(cells[codes[record]], present_at)
+            where.fail(problem + hint, record, str(column.name))
+    votes = np.array([checks.BLANK if vote is None else vote for vote in parsed] + [checks.BLANK], dtype=np.int8)
+    return votes[codes]
+
+
+def times_of(column: pd.Series[Any] | None, where: checks.Where) -> NDArray[np.float64] | None:
+    """Timestamps as numbers that sort; dates in any form pandas reads, or numbers."""
+    if column is None:
+        return None
+    codes, cells = factorize(column)
+    blank = [checks.is_blank(cell) for cell in cells]
+    try:
+        numbers = np.array([np.nan if empty else float(cell) for cell, empty in zip(cells, blank, strict=True)])
+    except (TypeError, ValueError):
+        moments = pd.to_datetime(
+            pd.Series([None if e else str(c) for c, e in zip(cells, blank, strict=True)], dtype=object),
+            errors="coerce",
+            utc=True,
+            format="mixed",
+        )
+        numbers = np.where(moments.isna(), np.nan, moments.to_numpy(dtype="datetime64[ns]").astype(np.float64))
+    unreadable = [cell for cell, empty in enumerate(blank) if not empty and np.isnan(numbers[cell])]
+    wrong = np.isin(codes, unreadable)
+    if unreadable and wrong.any():
+        record = int(np.argmax(wrong))
+        where.fail(
+            f"{checks.shown(cells[codes[record]])} is not a time; write 2024-05-31T12:00:00 or a number",
+            record,
+            str(column.name),
+        )
+    return np.append(numbers, np.nan)[codes]

@@ -1,0 +1,80 @@
+"""Arrays that do not change, and classes made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import numpy as np
+from scipy import sparse
+
+from palda.data import checks
+from palda.errors import DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Rows: TypeAlias = NDArray[np.integer[Any]] | NDArray[np.bool_] | slice | Sequence[int]
+    Strings: TypeAlias = NDArray[np.object_]
+
+__all__ = ["Frozen", "check_unique", "freeze_fields", "names_array"]
+
+_Array = TypeVar("_Array", bound="np.ndarray[Any, Any]")
+
+
+def names_array(names: Iterable[object]) -> Strings:
+    """Names as a read-only array of Python strings."""
+    listed = [checks.name_text(name) for name in names]
+    array = np.empty(len(listed), dtype=object)
+    array[:] = listed
+    return _frozen(array)
+
+
+def _frozen(array: _Array) -> _Array:
+    """Return a read-only view; the caller's own array stays as writable as it was."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def freeze_fields(instance: Any) -> None:
+    """Make the arrays of a frozen dataclass read-only too."""
+    for spec in fields(instance):
+        value = getattr(instance, spec.name)
+        if isinstance(value, np.ndarray):
+            object.__setattr__(instance, spec.name, _frozen(value))
+
+
+def _same(left: object, right: object) -> bool:
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        equal_nan = left.dtype.kind == right.dtype.kind == "f"
+        return bool(np.array_equal(left, right, equal_nan=equal_nan))
+    if sparse.issparse(left) and sparse.issparse(right):
+        return _same_matrix(left, right)
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+    return bool(left == right)
+
+
+def _same_matrix(left: Any, right: Any) -> bool:
+    return bool(left.shape == right.shape and (left != right).nnz == 0)
+
+
+class Frozen:
+    """Field-by-field equality for frozen dataclasses that hold arrays."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        names = [spec.name for spec in fields(self)]  # type: ignore[arg-type]
+        return all(_same(getattr(self, name), getattr(other, name)) for name in names)
+
+
+def check_unique(names: Strings, kind: str) -> None:
+    """Names of an axis are keys: none may occur twice."""
+    twice = checks.first_duplicate(names) if len(set(names)) < len(names) else None
+    if twice is not None:
+        raise DataError(f"{kind} {checks.shown(names[twice[0]])} occurs twice (positions {twice[0]} and {twice[1]})")

@@ -1,0 +1,345 @@
+"""Votes: who said what about which document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from palda.data import checks
+from palda.data.frozen import Frozen, check_unique, freeze_fields, names_array
+from palda.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from palda.data.frozen import Rows, Strings
+
+__all__ = ["LONG_COLUMNS", "Votes"]
+
+LONG_COLUMNS = ("doc", "annotator", "label", "value")
+
+
+@dataclass(frozen=True, eq=False)
+class Votes(Frozen):
+    """Who said what about which document: one row a judgement, sorted by document, annotator, class.
+
+    ``value`` is 1 for "present" and 0 for "absent". What is not there was not judged: a missing vote is
+    never a "no". ``abstained`` keeps the (document, annotator) pairs where somebody looked at a document and
+    judged nothing, which differs both from the empty set (a 0 for every class) and from never having looked.
+    """
+
+    doc: NDArray[np.int32]
+    annotator: NDArray[np.int32]
+    label: NDArray[np.int32]
+    value: NDArray[np.int8]
+    doc_ids: Strings
+    annotators: Strings
+    classes: Strings
+    abstained: NDArray[np.int32] = field(default_factory=lambda: np.empty((0, 2), dtype=np.int32))
+
+    def __post_init__(self) -> None:
+        freeze_fields(self)
+        for names, kind in (
+            (self.doc_ids, "document id"),
+            (self.annotators, "annotator"),
+            (self.classes, "class"),
+        ):
+            check_unique(names, kind)
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __repr__(self) -> str:
+        return (
+            f"Votes({len(self)} votes of {self.n_annotators} annotators on {self.n_docs} documents x "
+            f"{self.n_classes} classes)"
+        )
+
+    @property
+    def n_docs(self) -> int:
+        """Documents, those without votes included."""
+        return len(self.doc_ids)
+
+    @property
+    def n_annotators(self) -> int:
+        """Annotators, those without votes included."""
+        return len(self.annotators)
+
+    @property
+    def n_classes(self) -> int:
+        """Classes, those without votes included."""
+        return len(self.classes)
+
+    @cached_property
+    def doc_starts(self) -> NDArray[np.int64]:
+        """Votes of document d are rows ``doc_starts[d]:doc_starts[d + 1]``."""
+        return np.searchsorted(self.doc, np.arange(self.n_docs + 1)).astype(np.int64)
+
+    def per_pair(self) -> NDArray[np.int64]:
+        """How many votes each (document, class) pair has."""
+        return self._pair_counts(None)
+
+    def yes_per_pair(self) -> NDArray[np.int64]:
+        """How many votes for "present" each (document, class) pair has."""
+        return self._pair_counts(self.value == 1)
+
+    def _pair_counts(self, which: NDArray[np.bool_] | None) -> NDArray[np.int64]:
+        pair = self.doc.astype(np.int64) * self.n_classes + self.label
+        if which is not None:
+            pair = pair[which]
+        return np.bincount(pair, minlength=self.n_docs * self.n_classes).reshape(self.n_docs, self.n_classes)
+
+    def per_annotator(self) -> NDArray[np.int64]:
+        """How many votes each annotator gave."""
+        return np.bincount(self.annotator, minlength=self.n_annotators)
+
+    def take(self, rows: Rows) -> Votes:
+        """Votes on some documents, which are renumbered; annotators and classes stay as they are.
+
+        A slice with step 1, as shards use, copies nothing but the renumbered document column.
+        """
+        doc_ids = self.doc_ids[rows]
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(self.n_docs)
+            if step == 1:
+                return self._doc_range(start, max(start, stop))
+        chosen = np.arange(self.n_docs)[rows]
+        starts, stops = self.doc_starts[chosen], self.doc_starts[chosen + 1]
+        lengths = stops - starts
+        new_doc = np.repeat(np.arange(len(chosen), dtype=np.int32), lengths)
+        first_of_run = np.repeat(starts - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths)
+        kept = first_of_run + np.arange(len(new_doc))
+        return Votes(
+            new_doc,
+            self.annotator[kept],
+            self.label[kept],
+            self.value[kept],
+            doc_ids,
+            self.annotators,
+            self.classes,
+            self._abstained_on(chosen),
+        )
+
+    def _doc_range(self, start: int, stop: int) -> Votes:
+        rows = slice(int(self.doc_starts[start]), int(self.doc_starts[stop]))
+        inside = slice(*np.searchsorted(self.abstained[:, 0], [start, stop]))
+        return Votes(
+            self.doc[rows] - np.int32(start),
+            self.annotator[rows],
+            self.label[rows],
+            self.value[rows],
+            self.doc_ids[start:stop],
+            self.annotators,
+            self.classes,
+            self.abstained[inside] - np.array([start, 0], dtype=np.int32),
+        )
+
+    def _abstained_on(self, chosen: NDArray[np.int64]) -> NDArray[np.int32]:
+        if not len(self.abstained):
+            return self.abstained
+        position = np.full(self.n_docs, -1, dtype=np.int32)
+        position[chosen] = np.arange(len(chosen), dtype=np.int32)
+        moved = np.column_stack((position[self.abstained[:, 0]], self.abstained[:, 1]))
+        moved = moved[moved[:, 0] >= 0]
+        return moved[np.lexsort((moved[:, 1], moved[:, 0]))]
+
+    @classmethod
+    def empty(cls, doc_ids: Iterable[object], classes: Iterable[object], annotators: Iterable[object] = ()) -> Votes:
+        """No votes at all, on named documents and classes."""
+        nothing = np.empty(0, dtype=np.int32)
+        return cls(
+            nothing,
+            nothing,
+            nothing,
+            nothing.astype(np.int8),
+            names_array(doc_ids),
+            names_array(annotators),
+            names_array(classes),
+        )
+
+    @classmethod
+    def from_codes(
+        cls,
+        doc: NDArray[np.integer[Any]],
+        annotator: NDArray[np.integer[Any]],
+        label: NDArray[np.integer[Any]],
+        value: NDArray[np.integer[Any]],
+        *,
+        doc_ids: Strings,
+        annotators: Strings,
+        classes: Strings,
+        time: NDArray[np.float64] | None = None,
+        duplicates: checks.DuplicateRule = "error",
+        where: checks.Where | None = None,
+    ) -> Votes:
+        """Votes from positions into the three axes; every reader ends here.
+
+        A record with ``value`` -1 is a look without a judgement (its ``label`` may be -1 too): it becomes an
+        abstention unless the same annotator judged something else in that document.
+        """
+        where = where or checks.Where()
+        n_annotators, n_classes = max(len(annotators), 1), max(len(classes), 1)
+        look = doc.astype(np.int64) * n_annotators + annotator
+        seen_only = np.empty(0, dtype=np.int64)
+        judged = np.flatnonzero(value != checks.BLANK)
+        if len(judged) < len(value):
+            seen_only = np.setdiff1d(look, look[judged])
+            look, label, value = look[judged], label[judged], value[judged]
+            time = None if time is None else time[judged]
+            where = where.subset(judged)
+
+        def describe(record: int) -> str:
+            which_doc, who = divmod(int(look[record]), n_annotators)
+            return (
+                f"the vote {int(value[record])} of annotator {checks.shown(annotators[who])} on document "
+                f"{checks.shown(doc_ids[which_doc])}, class {checks.shown(classes[label[record]])},"
+            )
+
+        kept = checks.keep_one_vote_each(
+            look * n_classes + label,
+            value.astype(np.int8, copy=False),
+            time=time,
+            rule=duplicates,
+            describe=describe,
+            where=where,
+        )
+        look = look[kept]
+        return cls(
+            (look // n_annotators).astype(np.int32),
+            (look % n_annotators).astype(np.int32),
+            label[kept].astype(np.int32),
+            value[kept].astype(np.int8),
+            doc_ids,
+            annotators,
+            classes,
+            np.column_stack(np.divmod(seen_only, n_annotators)).astype(np.int32),
+        )
+
+    @classmethod
+    def from_array(
+        cls,
+        array: object,
+        *,
+        doc_ids: Iterable[object] | None = None,
+        annotators: Iterable[object] | None = None,
+        classes: Iterable[object] | None = None,
+    ) -> Votes:
+        """Votes from a (documents, annotators, classes) array of 1, 0, and -1 or NaN for no judgement."""
+        votes = np.asarray(array)
+        if votes.ndim != 3 or votes.dtype.kind not in "biuf":
+            raise DataError(
+                f"votes need a numeric array of shape (documents, annotators, classes), not {votes.dtype} "
+                f"of shape {votes.shape}"
+            )
+        missing = (votes == checks.BLANK) | (np.isnan(votes) if votes.dtype.kind == "f" else False)
+        bad = ~missing & (votes != 0) & (votes != 1)
+        if bad.any():
+            place = tuple(int(i) for i in np.argwhere(bad)[0])
+            raise DataError(f"vote {votes[place]} at [document, annotator, class] {list(place)} is not 0, 1, -1 or NaN")
+        names = [
+            names_array(range(size) if given is None else given)
+            for given, size in zip((doc_ids, annotators, classes), votes.shape, strict=True)
+        ]
+        for axis, kind, size in zip(names, ("document ids", "annotators", "classes"), votes.shape, strict=True):
+            if len(axis) != size:
+                raise DataError(f"{len(axis)} {kind} were given for an array of shape {votes.shape}")
+        doc, annotator, label = np.nonzero(~missing)
+        value = votes[doc, annotator, label].astype(np.int8)
+        return cls.from_codes(doc, annotator, label, value, doc_ids=names[0], annotators=names[1], classes=names[2])
+
+    @classmethod
+    def from_records(
+        cls,
+        records: Iterable[Sequence[object] | Mapping[str, object]],
+        **options: Any,
+    ) -> Votes:
+        """Votes from rows (doc, annotator, label, value), as tuples or as mappings; options as ``from_frame``."""
+        import pandas as pd
+
+        rows = list(records)
+        if rows and isinstance(rows[0], Mapping):
+            frame = pd.DataFrame(rows, dtype=object)
+        else:
+            for position, row in enumerate(rows):
+                if len(row) != len(LONG_COLUMNS):
+                    raise DataError(f"record {position} has {len(row)} fields, not doc, annotator, label, value")
+            frame = pd.DataFrame(rows, columns=list(LONG_COLUMNS), dtype=object)
+        return cls.from_frame(frame, **options)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        documents: Iterable[object] | None = None,
+        classes: Iterable[object] | None = None,
+        present_at: float | None = None,
+        duplicates: checks.DuplicateRule = "error",
+        where: checks.Where | None = None,
+        declared: bool = True,
+        **columns: str | None,
+    ) -> Votes:
+        """Votes from a long frame: a row a judgement, in columns doc, annotator, label, value (or their aliases).
+
+        Documents keep the order of ``documents`` (any object with ``doc_ids``, or the ids), else of a categorical
+        column's categories, else of first appearance. Annotators and classes are sorted unless categorical or given.
+        ``doc=``, ``annotator=``, ``label=``, ``value=`` and ``time=`` name columns that no alias finds.
+        """
+        from palda.data import axes
+
+        where = where or checks.Where(first_row=0)
+        found = axes.roles(frame, (*LONG_COLUMNS, "time"), columns, where)
+        axes.require(found, LONG_COLUMNS, frame, where)
+        value = axes.values_of(frame[found["value"]], present_at, where)
+        doc, doc_ids = axes.codes_of(
+            frame[found["doc"]], "document", documents, where, by_name=False, declared=declared
+        )
+        annotator, annotators = axes.codes_of(frame[found["annotator"]], "annotator", None, where, declared=declared)
+        label, names = axes.codes_of(
+            frame[found["label"]],
+            "class",
+            classes,
+            where,
+            declared=declared,
+            may_be_blank=value == checks.BLANK,
+        )
+        time = axes.times_of(frame[found["time"]], where) if found["time"] else None
+        return cls.from_codes(
+            doc,
+            annotator,
+            label,
+            value,
+            doc_ids=doc_ids,
+            annotators=annotators,
+            classes=names,
+            time=time,
+            duplicates=duplicates,
+            where=where,
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Votes as a long frame; its categorical columns carry all names, so ``from_frame`` gives the same votes back.
+
+        An abstention is a row with neither label nor value.
+        """
+        import pandas as pd
+
+        n_silent = len(self.abstained)
+        doc = np.concatenate((self.doc, self.abstained[:, 0]))
+        annotator = np.concatenate((self.annotator, self.abstained[:, 1]))
+        label = np.concatenate((self.label, np.full(n_silent, -1, dtype=np.int32)))
+        value = pd.array(np.concatenate((self.value, np.zeros(n_silent, dtype=np.int8))), dtype="Int8")
+        value[len(self) :] = pd.NA
+        return pd.DataFrame(
+            {
+                "doc": pd.Categorical.from_codes(doc, categories=self.doc_ids.tolist()),
+                "annotator": pd.Categorical.from_codes(annotator, categories=self.annotators.tolist()),
+                "label": pd.Categorical.from_codes(label, categories=self.classes.tolist()),
+                "value": value,
+            }
+        )
