@@ -44,17 +44,20 @@ def ids_of(documents: object) -> Iterable[object]:
     return cast("Iterable[object]", getattr(documents, "doc_ids", documents))
 
 
-def factorize(column: pd.Series[Any]) -> tuple[NDArray[np.int64], list[Any]]:
-    """Positions into the distinct cells of a column; -1 for a missing cell."""
+def factorize(column: pd.Series[Any]) -> tuple[NDArray[np.integer[Any]], list[Any]]:
+    """Positions into the distinct cells of a column, in order of appearance; -1 for a missing cell.
+
+    The categories of a categorical column stand for the distinct cells, in their own order.
+    """
     if isinstance(column.dtype, pd.CategoricalDtype):
-        return np.asarray(column.cat.codes, dtype=np.int64), column.cat.categories.tolist()
+        return np.asarray(column.cat.codes), column.cat.categories.tolist()
     try:
         codes, cells = pd.factorize(column)
     except TypeError:  # lists and other cells without a hash
-        codes, cells = pd.factorize(column.map(repr).astype(object))
+        codes, _ = pd.factorize(column.map(repr).astype(object))
         first = np.unique(codes, return_index=True)[1]
-        return np.asarray(codes, dtype=np.int64), [column.iloc[int(i)] for i in first]
-    return np.asarray(codes, dtype=np.int64), list(cells)
+        return codes, [column.iloc[int(i)] for i in first]
+    return codes, cells.tolist()
 
 
 def codes_of(
@@ -66,7 +69,7 @@ def codes_of(
     by_name: bool = True,
     declared: bool = False,
     may_be_blank: NDArray[np.bool_] | None = None,
-) -> tuple[NDArray[np.int64], Strings]:
+) -> tuple[NDArray[np.int32], Strings]:
     """Positions of a column's names on an axis, and the axis.
 
     The axis is ``given``, or (with ``declared``) a categorical column's own categories, those that never occur
@@ -74,18 +77,19 @@ def codes_of(
     where ``may_be_blank``; its position is -1 there.
     """
     codes, cells = factorize(column)
-    names = [checks.name_text(cell) for cell in cells]
+    names = [cell.strip() if type(cell) is str else checks.name_text(cell) for cell in cells]
     if given is not None:
         axis = names_array(ids_of(given))
     elif declared and isinstance(column.dtype, pd.CategoricalDtype):
         axis = names_array(names)
     else:
-        found = {names[cell] for cell in np.flatnonzero(np.bincount(codes + 1, minlength=len(names) + 1)[1:])}
-        axis = names_array(sorted(found - {""}) if by_name else _by_appearance(codes, names))
+        found = dict.fromkeys(names)
+        found.pop("", None)
+        axis = names_array(sorted(found) if by_name else found)
     position = {name: place for place, name in enumerate(axis)}
-    places = np.array([position.get(name, _UNKNOWN) if name else _BLANK_NAME for name in names] + [_BLANK_NAME])
-    positions = places[codes]
-    if (positions < 0).any():
+    places = [position.get(name, _UNKNOWN) if name else _BLANK_NAME for name in names] + [_BLANK_NAME]
+    positions = np.array(places, dtype=np.int32)[codes]
+    if len(positions) and positions.min() < 0:
         _check_names(positions, codes, names, axis, kind, str(column.name), where, may_be_blank)
     return positions, axis
 
@@ -93,19 +97,9 @@ def codes_of(
 _BLANK_NAME, _UNKNOWN = -1, -2
 
 
-def _by_appearance(codes: NDArray[np.int64], names: list[str]) -> list[str]:
-    """Distinct names in the order in which their first rows come."""
-    first = np.full(len(names), len(codes), dtype=np.int64)
-    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # the earliest row is written last
-    if (codes < 0).any():
-        first[-1] = min(np.flatnonzero(codes == len(names) - 1), default=len(codes))
-    occurring = [names[cell] for cell in np.argsort(first, kind="stable") if first[cell] < len(codes)]
-    return [name for name in dict.fromkeys(occurring) if name]
-
-
 def _check_names(
-    positions: NDArray[np.int64],
-    codes: NDArray[np.int64],
+    positions: NDArray[np.int32],
+    codes: NDArray[np.integer[Any]],
     names: list[str],
     axis: Strings,
     kind: str,
@@ -140,32 +134,30 @@ def values_of(
             problem = checks.value_problem(cells[codes[record]], present_at)
             where.fail(problem + hint, record, str(column.name))
     votes = np.array([checks.BLANK if vote is None else vote for vote in parsed] + [checks.BLANK], dtype=np.int8)
-    return votes[codes]
+    return cast("NDArray[np.int8]", votes[codes])
 
 
-def times_of(column: pd.Series[Any] | None, where: checks.Where) -> NDArray[np.float64] | None:
-    """Timestamps as numbers that sort; dates in any form pandas reads, or numbers."""
-    if column is None:
-        return None
+def times_of(column: pd.Series[Any], where: checks.Where) -> NDArray[np.float64]:
+    """Timestamps as numbers that sort: numbers as they are, else dates in any form pandas reads."""
     codes, cells = factorize(column)
-    blank = [checks.is_blank(cell) for cell in cells]
-    try:
-        numbers = np.array([np.nan if empty else float(cell) for cell, empty in zip(cells, blank, strict=True)])
-    except (TypeError, ValueError):
-        moments = pd.to_datetime(
-            pd.Series([None if e else str(c) for c, e in zip(cells, blank, strict=True)], dtype=object),
-            errors="coerce",
-            utc=True,
-            format="mixed",
-        )
-        numbers = np.where(moments.isna(), np.nan, moments.to_numpy(dtype="datetime64[ns]").astype(np.float64))
-    unreadable = [cell for cell, empty in enumerate(blank) if not empty and np.isnan(numbers[cell])]
-    wrong = np.isin(codes, unreadable)
-    if unreadable and wrong.any():
+    told = [place for place, cell in enumerate(cells) if not checks.is_blank(cell)]
+    numbers = np.full(len(cells) + 1, np.nan)  # one more for missing cells, whose code is -1
+    for place in told:
+        numbers[place] = _as_number(cells[place])
+    if told and np.isnan(numbers[told]).all():
+        texts = pd.Series([str(cells[place]) for place in told], dtype=object)
+        moments = pd.to_datetime(texts, errors="coerce", utc=True, format="mixed").to_numpy(dtype="datetime64[ns]")
+        numbers[told] = np.where(np.isnat(moments), np.nan, moments.astype(np.float64))
+    wrong = np.isin(codes, [place for place in told if np.isnan(numbers[place])])
+    if wrong.any():
         record = int(np.argmax(wrong))
-        where.fail(
-            f"{checks.shown(cells[codes[record]])} is not a time; write 2024-05-31T12:00:00 or a number",
-            record,
-            str(column.name),
-        )
-    return np.append(numbers, np.nan)[codes]
+        problem = f"{checks.shown(cells[codes[record]])} is not a time; write 2024-05-31T12:00:00 or a number"
+        where.fail(problem, record, str(column.name))
+    return cast("NDArray[np.float64]", numbers[codes])
+
+
+def _as_number(cell: Any) -> float:
+    try:
+        return float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return np.nan

@@ -39,8 +39,8 @@ _BLANKS = frozenset({"", "na", "nan", "null", "<na>"})
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "doc": (
-        "doc", "doc_id", "docid", "document", "document_id", "id", "task", "task_id", "item", "item_id",
-        "question", "unit", "unit_id", "_unit_id", "example", "example_id", "text_id", "inner_id",
+        "doc", "doc_id", "docid", "document_id", "task", "task_id", "item", "item_id", "question", "unit", "unit_id",
+        "_unit_id", "example", "example_id", "text_id", "inner_id", "id", "document",
     ),
     "annotator": (
         "annotator", "annotator_id", "worker", "worker_id", "workerid", "_worker_id", "rater", "rater_id",
@@ -218,10 +218,18 @@ def keep_one_vote_each(
 
 
 def _stable_order(key: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Argsort that keeps file order among equal keys, and costs nothing for files that are sorted already."""
+    """Argsort that keeps file order among equal keys.
+
+    Key and position share one integer where they fit, because NumPy sorts plain integers ten times faster than it
+    argsorts them; and a file that is sorted already costs nothing.
+    """
+    position = np.arange(len(key), dtype=np.int64)
     if len(key) < 2 or bool(np.all(key[1:] >= key[:-1])):
-        return np.arange(len(key), dtype=np.int64)
-    return np.argsort(key, kind="stable")
+        return position
+    bits = len(key).bit_length()
+    if int(key.max()) >= 1 << (62 - bits):
+        return np.argsort(key, kind="stable")
+    return np.sort((key << bits) | position) & ((1 << bits) - 1)
 
 
 def _first_clash(order: NDArray[np.int64], votes: NDArray[np.int8], start: int) -> tuple[int, int]:

@@ -25,7 +25,7 @@ _Array = TypeVar("_Array", bound="np.ndarray[Any, Any]")
 
 def names_array(names: Iterable[object]) -> Strings:
     """Names as a read-only array of Python strings."""
-    listed = [checks.name_text(name) for name in names]
+    listed = [name.strip() if type(name) is str else checks.name_text(name) for name in names]
     array = np.empty(len(listed), dtype=object)
     array[:] = listed
     return _frozen(array)

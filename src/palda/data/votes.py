@@ -186,8 +186,8 @@ class Votes(Frozen):
         n_annotators, n_classes = max(len(annotators), 1), max(len(classes), 1)
         look = doc.astype(np.int64) * n_annotators + annotator
         seen_only = np.empty(0, dtype=np.int64)
-        judged = np.flatnonzero(value != checks.BLANK)
-        if len(judged) < len(value):
+        if len(value) and value.min() == checks.BLANK:
+            judged = np.flatnonzero(value != checks.BLANK)
             seen_only = np.setdiff1d(look, look[judged])
             look, label, value = look[judged], label[judged], value[judged]
             time = None if time is None else time[judged]

@@ -1,0 +1,379 @@
+"""Documents and votes from tables: CSV, TSV, JSON lines and Parquet files, or data frames."""
+
+from __future__ import annotations
+
+import ast
+import json
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from palda.data import axes, checks
+from palda.data.annotations import votes_from_matrix
+from palda.data.files import Table, as_table
+from palda.data.types import Documents, Values, Votes, names_array
+from palda.data.votes import LONG_COLUMNS
+from palda.errors import DataError, PaldaWarning
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Collection, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from palda.data.frozen import Strings
+
+    Source = str | os.PathLike[str] | pd.DataFrame
+    Layout = Literal["auto", "long", "wide", "lists"]
+
+__all__ = ["read_documents", "read_votes"]
+
+
+def read_documents(
+    source: Source,
+    *,
+    id: str | None = None,  # noqa: A002 - the natural word at the call
+    text: str | Sequence[str] | None = None,
+    encoding: str | None = None,
+) -> Documents | Values:
+    """Documents from a table with a column of ids and a column of text, or ids and numeric features.
+
+    Parameters
+    ----------
+    source
+        Path of a CSV, TSV, JSON lines or Parquet file (each also gzipped), or a data frame.
+    id
+        Column of ids, by default the first of ``doc``, ``doc_id``, ``id``, ``task``, ``item`` and the like.
+    text
+        Column of text, or several that are joined; by default ``text``, ``body``, ``content`` and the like, or the
+        only column that is not numeric. A table of numbers without any text gives ``Values``.
+    encoding
+        Encoding of a text file that is not UTF-8.
+
+    Returns
+    -------
+    Documents or Values
+        In file order. Other columns are kept in ``Documents.fields``. Blank texts are kept: they are documents
+        about which only the votes say anything.
+    """
+    table = as_table(source, encoding)
+    frame, where = table.frame, table.where
+    column = checks.find_column(list(frame.columns), "doc", id, where)
+    if column is None:
+        header = checks.listed(frame.columns)
+        where.fail(f"no column of document ids among {header}; name one 'doc' or pass id='...': votes are joined by id")
+    doc_ids = _document_ids(frame[column], where)
+    rest = [name for name in frame.columns if name != column]
+    chosen = _text_columns(frame, rest, text, where)
+    if not chosen:
+        return _values(frame, rest, doc_ids, where)
+    texts = np.empty(len(frame), dtype=object)
+    texts[:] = [
+        "\n".join(part for part in parts if part) for parts in zip(*(_texts(frame[c]) for c in chosen), strict=True)
+    ]
+    fields = {name: _plain(frame[name]) for name in rest if name not in chosen}
+    return Documents(doc_ids, texts, fields)
+
+
+def _document_ids(column: pd.Series[Any], where: checks.Where) -> Strings:
+    doc_ids = names_array(column)
+    blank = [record for record, name in enumerate(doc_ids) if not name]
+    if blank:
+        where.fail("the document id is blank", blank[0], str(column.name))
+    twice = checks.first_duplicate(doc_ids) if len(set(doc_ids)) < len(doc_ids) else None
+    if twice is not None:
+        where.fail(
+            f"the id {checks.shown(doc_ids[twice[1]])} stands in row {where.row(twice[0])} already; ids must differ",
+            twice[1],
+            str(column.name),
+        )
+    return doc_ids
+
+
+def _text_columns(
+    frame: pd.DataFrame, rest: list[str], given: str | Sequence[str] | None, where: checks.Where
+) -> list[str]:
+    """Columns that hold the text; none when the table is all numbers."""
+    if given is not None:
+        wanted = [given] if isinstance(given, str) else list(given)
+        return [name for name in (checks.find_column(rest, "text", column, where) for column in wanted) if name]
+    alias = checks.find_column(rest, "text", None, where)
+    if alias is not None:
+        return [alias]
+    words = [name for name in rest if _first_non_number(frame[name]) is not None]
+    if len(words) > 1:
+        where.fail(f"which column is the text? choose one of {checks.listed(words)} with text='...'")
+    if not rest:
+        where.fail("there is no column besides the ids; add a text or features")
+    return words
+
+
+def _first_non_number(column: pd.Series[Any]) -> int | None:
+    """Position of the first cell that is neither blank nor a number."""
+    codes, cells = axes.factorize(column)
+    words = [place for place, cell in enumerate(cells) if not checks.is_blank(cell) and _number(cell) is None]
+    wrong = np.isin(codes, words)
+    return int(np.argmax(wrong)) if wrong.any() else None
+
+
+def _number(cell: object) -> float | None:
+    if checks.is_blank(cell):
+        return float("nan")
+    try:
+        return float(cell)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _values(frame: pd.DataFrame, features: list[str], doc_ids: Strings, where: checks.Where) -> Values:
+    values = np.empty((len(frame), len(features)))
+    for position, name in enumerate(features):
+        codes, cells = axes.factorize(frame[name])
+        numbers = np.array([_number(cell) for cell in cells] + [np.nan], dtype=np.float64)
+        values[:, position] = numbers[codes]
+    infinite = np.argwhere(np.isinf(values))
+    if len(infinite):
+        record, position = infinite[0]
+        where.fail("the value is infinite; leave the cell blank if it is unknown", int(record), features[position])
+    return Values(values, names_array(features), doc_ids)
+
+
+def _texts(column: pd.Series[Any]) -> list[str]:
+    return ["" if cell is None or cell != cell or cell is pd.NA else str(cell) for cell in column]
+
+
+def _plain(column: pd.Series[Any]) -> NDArray[Any]:
+    """Cells of a column as an array of Python objects."""
+    cells = np.empty(len(column), dtype=object)
+    cells[:] = column.tolist()
+    return cells
+
+
+def read_votes(
+    source: Source,
+    documents: Any = None,
+    *,
+    classes: Iterable[str] | None = None,
+    layout: Layout = "auto",
+    partial: bool = False,
+    present_at: float | None = None,
+    ignore: Collection[str] = (),
+    duplicates: checks.DuplicateRule = "error",
+    blank: Literal["abstained", "none"] | None = None,
+    encoding: str | None = None,
+    **columns: str | None,
+) -> Votes:
+    """Votes from a table in any of three layouts, told apart by the header.
+
+    - long: ``doc, annotator, label, value``, a row a judgement; the value is 1, 0 or blank;
+    - wide: ``doc, annotator, <class>, <class>, ...`` with 1, 0 or blank in the cells;
+    - lists: ``doc, annotator, labels`` with a JSON list or ``a;b`` in the cells; classes not named are absent. A column
+      ``label`` without a value column works too: the rows of one annotator on one document unite.
+
+    Usual other names are understood (``task``, ``item``, ``doc_id``; ``worker``, ``rater_id``, ``completed_by``).
+
+    Parameters
+    ----------
+    source
+        Path of a CSV, TSV, JSON lines or Parquet file (each also gzipped), or a data frame.
+    documents
+        What the votes are about: anything with ``doc_ids``, or the ids. Its documents without votes are kept; a vote on
+        any other document is an error. By default the documents are those that occur, in order of appearance.
+    classes
+        Names of the classes in the order wanted; a vote on any other is an error. By default those that occur, sorted.
+    layout
+        ``"long"``, ``"wide"`` or ``"lists"`` when the header misleads.
+    partial
+        In lists, a class not named was not judged, rather than absent.
+    present_at
+        The cells are scores, and a score from here up means "present".
+    ignore
+        Columns to leave out.
+    duplicates
+        What counts when one annotator voted differently on one pair: ``"last"``, ``"first"``, ``"drop"`` (neither) or
+        ``"error"``. Equal votes count once, and of votes with timestamps the latest counts.
+    blank
+        What a blank cell of a list layout means: ``"abstained"`` (no judgement), or ``"none"`` (no class applies, as
+        ``[]`` says). By default it is read as abstained, with a warning.
+    encoding
+        Encoding of a text file that is not UTF-8.
+    **columns
+        ``doc=``, ``annotator=``, ``label=``, ``labels=``, ``value=``, ``time=`` name columns that no alias finds.
+
+    Returns
+    -------
+    Votes
+    """
+    table = as_table(source, encoding)
+    _check_ignored(table, ignore)
+    frame = table.frame.drop(columns=list(ignore))
+    table = replace(table, frame=frame)
+    found = axes.roles(frame, (*LONG_COLUMNS, "labels", "time"), columns, table.where)
+    axes.require(found, ("doc", "annotator"), frame, table.where)
+    chosen = _layout(found, columns) if layout == "auto" else layout
+    if chosen == "long":
+        named = {role: found[role] for role in (*LONG_COLUMNS, "time")}
+        return Votes.from_frame(
+            frame, documents=documents, classes=classes, present_at=present_at, duplicates=duplicates,
+            where=table.where, declared=table.declared, **named,
+        )  # fmt: skip
+    if chosen == "wide":
+        matrix, names = _wide_matrix(table, found, classes, present_at)
+    elif present_at is not None:
+        raise DataError("present_at needs scores, but the votes are lists of classes", file=table.where.file)
+    else:
+        matrix, names = _list_matrix(table, found, classes, partial=partial, blank=blank)
+    return _annotations_to_votes(
+        table, found, matrix, names, documents, duplicates, unite=found["labels"] is None and chosen == "lists"
+    )
+
+
+def _check_ignored(table: Table, ignore: Collection[str]) -> None:
+    if isinstance(ignore, str):
+        raise DataError(f"ignore takes a list of columns: ignore=[{ignore!r}]", file=table.where.file)
+    for name in ignore:
+        if name not in table.frame.columns:
+            table.where.fail(
+                f"there is no column {name!r} to ignore; the columns are {checks.listed(table.frame.columns)}"
+            )
+
+
+def _layout(found: dict[str, str | None], given: dict[str, str | None]) -> Layout:
+    if found["label"] and found["value"] and not given.get("labels"):
+        return "long"
+    return "lists" if found["labels"] or found["label"] else "wide"
+
+
+def _wide_matrix(
+    table: Table, found: dict[str, str | None], classes: Iterable[str] | None, present_at: float | None
+) -> tuple[NDArray[np.int8], Strings]:
+    taken = {found["doc"], found["annotator"], found["time"]}
+    present = [name for name in table.frame.columns if name not in taken]
+    if not present:
+        table.where.fail("there is no column with votes; add label and value, labels, or a column for each class")
+    names = names_array(sorted(present) if classes is None else classes)
+    for column in present:
+        if column not in set(names):
+            problem = checks.unknown_name(column, names.tolist(), "class")
+            table.where.fail(f"{problem}; leave the column out with ignore=[{column!r}]", column=column)
+    matrix = np.full((len(table.frame), len(names)), checks.BLANK, dtype=np.int8)
+    for position, name in enumerate(names):
+        if name in table.frame.columns:
+            hint = f"; if {name!r} is not a class, pass ignore=[{name!r}]"
+            matrix[:, position] = axes.values_of(table.frame[name], present_at, table.where, hint)
+    return matrix, names
+
+
+def _list_matrix(
+    table: Table,
+    found: dict[str, str | None],
+    classes: Iterable[str] | None,
+    *,
+    partial: bool,
+    blank: Literal["abstained", "none"] | None,
+) -> tuple[NDArray[np.int8], Strings]:
+    column = found["labels"] or found["label"]
+    if column is None:
+        table.where.fail("no column of class lists; name it 'labels' or pass labels='...'")
+    codes, cells = axes.factorize(table.frame[column])
+    sets = [_label_set(cell) for cell in cells] + [None]  # the last one is for missing cells, whose code is -1
+    for cell, names in enumerate(sets):
+        if names == "broken" and (codes == cell).any():
+            problem = f'{checks.shown(cells[cell])} is not a list of classes; write ["a", "b"] or a;b'
+            table.where.fail(problem, int(np.argmax(codes == cell)), column)
+    found_names = sorted({name for names in sets if names is not None for name in names})
+    axis = names_array(found_names if classes is None else classes)
+    place = {name: position for position, name in enumerate(axis)}
+    rows = np.full((len(sets), len(axis)), checks.BLANK, dtype=np.int8)
+    for cell, names in enumerate(sets):
+        if names is None and blank != "none":
+            continue
+        if not partial:
+            rows[cell] = 0
+        for name in names or ():
+            if name not in place:
+                problem = checks.unknown_name(name, axis.tolist(), "class")
+                table.where.fail(problem, int(np.argmax(codes == cell)), column)
+            rows[cell, place[name]] = 1
+    silent = np.array([names is None for names in sets])[codes]
+    if blank is None and silent.any():
+        _warn_about_blanks(table, silent, column)
+    return rows[codes], axis
+
+
+def _warn_about_blanks(table: Table, silent: NDArray[np.bool_], column: str) -> None:
+    first = table.where.row(int(np.argmax(silent)))
+    place = f"{table.where.file or 'votes'}, row {first}, column {column!r}"
+    warnings.warn(
+        f"{place}: {np.count_nonzero(silent)} blank cells were read as abstentions; if they mean that no class applies,"
+        " pass blank='none' (or write []), else pass blank='abstained'",
+        PaldaWarning,
+        stacklevel=4,
+    )
+
+
+def _label_set(cell: object) -> list[str] | Literal["broken"] | None:
+    """Classes that a cell names; None when it is blank."""
+    if isinstance(cell, (list, tuple, set, frozenset, np.ndarray)):
+        return _names(list(cell))
+    if checks.is_blank(cell):
+        return None
+    text = str(cell).strip()
+    if not text.startswith("["):
+        return [name for name in (part.strip() for part in text.split(";")) if name]
+    try:
+        return _names(json.loads(text))
+    except (ValueError, RecursionError):
+        return _python_list(text)
+
+
+def _python_list(text: str) -> list[str] | Literal["broken"]:
+    """What ``str(["a", "b"])`` leaves in a CSV file; literals only, nothing is executed."""
+    try:
+        return _names(ast.literal_eval(text))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return "broken"
+
+
+def _names(cells: object) -> list[str] | Literal["broken"]:
+    if not isinstance(cells, list) or not all(isinstance(cell, (str, int, float, np.generic)) for cell in cells):
+        return "broken"
+    return [name for name in map(checks.name_text, cells) if name]
+
+
+def _annotations_to_votes(
+    table: Table,
+    found: dict[str, str | None],
+    matrix: NDArray[np.int8],
+    classes: Strings,
+    documents: Any,
+    duplicates: checks.DuplicateRule,
+    *,
+    unite: bool,
+) -> Votes:
+    """Votes from one row of ``matrix`` a record; with ``unite``, records of one annotator on one document are one."""
+    frame, where = table.frame, table.where
+    doc, doc_ids = axes.codes_of(
+        frame[found["doc"]], "document", documents, where, by_name=False, declared=table.declared
+    )
+    annotator, annotators = axes.codes_of(frame[found["annotator"]], "annotator", None, where, declared=table.declared)
+    time = None if unite or found["time"] is None else axes.times_of(frame[found["time"]], where)
+    if unite:
+        _, first, look = np.unique(doc.astype(np.int64) * len(annotators) + annotator, return_index=True, return_inverse=True)
+        united = np.full((len(first), len(classes)), checks.BLANK, dtype=np.int8)
+        np.maximum.at(united, look, matrix)
+        doc, annotator, matrix, where = doc[first], annotator[first], united, where.subset(first)
+    return votes_from_matrix(
+        doc,
+        annotator,
+        matrix,
+        doc_ids=doc_ids,
+        annotators=annotators,
+        classes=classes,
+        time=time,
+        duplicates=duplicates,
+        where=where,
+    )
