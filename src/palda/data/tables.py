@@ -362,7 +362,8 @@ def _annotations_to_votes(
     annotator, annotators = axes.codes_of(frame[found["annotator"]], "annotator", None, where, declared=table.declared)
     time = None if unite or found["time"] is None else axes.times_of(frame[found["time"]], where)
     if unite:
-        _, first, look = np.unique(doc.astype(np.int64) * len(annotators) + annotator, return_index=True, return_inverse=True)
+        looks = doc.astype(np.int64) * len(annotators) + annotator
+        _, first, look = np.unique(looks, return_index=True, return_inverse=True)
         united = np.full((len(first), len(classes)), checks.BLANK, dtype=np.int8)
         np.maximum.at(united, look, matrix)
         doc, annotator, matrix, where = doc[first], annotator[first], united, where.subset(first)

@@ -1,0 +1,64 @@
+"""Measures: how good labels, probabilities and annotator qualities are, and how far a crowd agrees with itself.
+
+Conventions hold throughout. Truth is (documents, classes) with 1, 0, and -1 or NaN for unknown; what is unknown is left
+out. Tables may be dense, sparse or boolean; a 1-D table is one class. What cannot be measured is NaN, never a
+made-up number.
+"""
+
+from __future__ import annotations
+
+from palda.metrics.agreement import SetAgreement, krippendorff_alpha, label_set_alpha
+from palda.metrics.annotators import (
+    AnnotatorPairs,
+    annotator_pairs,
+    annotator_rmse,
+    oracle_quality,
+    oracle_rmse,
+)
+from palda.metrics.calibration import (
+    CalibrationCurve,
+    calibration_curve,
+    class_log_likelihood,
+    expected_calibration_error,
+)
+from palda.metrics.labels import hamming_accuracy, jaccard_accuracy, macro_f1, micro_f1, subset_accuracy
+from palda.metrics.summary import (
+    ClassScores,
+    LabelScores,
+    apply_thresholds,
+    base_rates,
+    baseline_scores,
+    majority_baseline,
+    nothing_baseline,
+    per_class,
+    scores,
+)
+
+__all__ = [
+    "AnnotatorPairs",
+    "CalibrationCurve",
+    "ClassScores",
+    "LabelScores",
+    "SetAgreement",
+    "annotator_pairs",
+    "annotator_rmse",
+    "apply_thresholds",
+    "base_rates",
+    "baseline_scores",
+    "calibration_curve",
+    "class_log_likelihood",
+    "expected_calibration_error",
+    "hamming_accuracy",
+    "jaccard_accuracy",
+    "krippendorff_alpha",
+    "label_set_alpha",
+    "macro_f1",
+    "majority_baseline",
+    "micro_f1",
+    "nothing_baseline",
+    "oracle_quality",
+    "oracle_rmse",
+    "per_class",
+    "scores",
+    "subset_accuracy",
+]

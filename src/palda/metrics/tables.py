@@ -1,0 +1,101 @@
+"""Tables of labels and probabilities, checked once at the door and plain dense arrays from there on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from palda.data import checks
+from palda.errors import DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[np.float64]
+    Labels: TypeAlias = NDArray[np.int8]
+
+__all__ = ["mean_of_known", "number_list", "prediction_table", "probability_table", "ratio", "truth_table"]
+
+_ROUNDING = 1e-6
+"""How far outside [0, 1] a probability may lie before it is a mistake and not single-precision rounding."""
+
+
+def truth_table(Y: Any, what: str = "Y_true", shape: tuple[int, int] | None = None) -> Labels:
+    """Labels as int8: 1 present, 0 absent, -1 unknown (-1 or NaN in the input)."""
+    values = _dense(Y, what)
+    _check_shape(values, what, shape)
+    unknown = (values == checks.BLANK) | _is_nan(values)
+    _check_cells(values, unknown | (values == 0) | (values == 1), what, "1 is present, 0 absent, -1 or NaN unknown")
+    return np.where(unknown, checks.BLANK, values).astype(np.int8)
+
+
+def prediction_table(predictions: Any, shape: tuple[int, int]) -> Labels:
+    """Predicted labels as int8: 1 present, 0 absent, and nothing else."""
+    values = _dense(predictions, "predictions")
+    _check_shape(values, "predictions", shape)
+    _check_cells(values, (values == 0) | (values == 1), "predictions", "a prediction is 1 or 0")
+    return values.astype(np.int8)
+
+
+def probability_table(probs: Any, shape: tuple[int, int] | None = None) -> Floats:
+    """Probabilities of presence as float64 in [0, 1]; what rounding pushed outside is put back."""
+    values = _dense(probs, "probs").astype(np.float64, copy=False)
+    _check_shape(values, "probs", shape)
+    inside = (values >= -_ROUNDING) & (values <= 1 + _ROUNDING)
+    _check_cells(values, inside, "probs", "a probability lies between 0 and 1")
+    return np.clip(values, 0.0, 1.0)
+
+
+def ratio(part: NDArray[Any], whole: NDArray[Any], empty: float = np.nan) -> Floats:
+    """Element-wise ``part / whole``, and ``empty`` where the whole is 0."""
+    result = np.full(whole.shape, empty, dtype=np.float64)
+    np.divide(part, whole, out=result, where=whole > 0)
+    return result
+
+
+def mean_of_known(values: NDArray[Any]) -> float:
+    """Mean without the NaNs; NaN when nothing is left."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def number_list(numbers: Any, what: str) -> Floats:
+    """A number, or a list of them, as float64."""
+    try:
+        return np.asarray(numbers, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{what} need numbers, not {checks.shown(numbers)}") from None
+
+
+def _dense(table: Any, what: str) -> NDArray[Any]:
+    try:
+        values: NDArray[Any] = np.asarray(table.toarray() if hasattr(table, "toarray") else table)
+    except ValueError:
+        raise DataError(f"{what} has rows of different lengths; it needs a table (documents, classes)") from None
+    if values.ndim == 1:
+        values = values[:, np.newaxis]
+    if values.ndim != 2:
+        raise DataError(f"{what} needs a table (documents, classes), not an array of shape {values.shape}")
+    if values.dtype.kind not in "biuf":
+        raise DataError(
+            f"{what} holds {values.dtype}, not numbers; scikit-learn's MultiLabelBinarizer makes a table of label lists"
+        )
+    return values
+
+
+def _is_nan(values: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, dtype=bool)
+
+
+def _check_shape(values: NDArray[Any], what: str, shape: tuple[int, int] | None) -> None:
+    if shape is not None and values.shape != shape:
+        raise DataError(
+            f"{what} has {values.shape[0]} documents x {values.shape[1]} classes; {shape[0]} x {shape[1]} are needed"
+        )
+
+
+def _check_cells(values: NDArray[Any], fine: NDArray[np.bool_], what: str, rule: str) -> None:
+    if not fine.all():
+        row, column = (int(i) for i in np.argwhere(~fine)[0])
+        raise DataError(f"{what} holds {values[row, column]} at document {row}, class {column}; {rule}")

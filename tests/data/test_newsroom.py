@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+
+from palda.data import newsroom as world
+from palda.data import simulate
+
+
+@pytest.fixture(scope="module")
+def news() -> simulate.SimulatedDocuments:
+    return simulate.newsroom(seed=0)
+
+
+def test_words_are_lower_case_english_looking_words():
+    words = world.newsroom_story().vocabulary
+    assert 400 < len(words) < 700
+    assert all(word.isascii() and word.isalpha() and word.islower() and len(word) >= 3 for word in words)
+    assert all(set(word) & set("aeiouy") for word in words)
+
+
+def test_every_class_has_its_keywords_and_related_classes_share_some():
+    assert sorted(world.CLASSES) == list(world.CLASSES)
+    assert {"crime", "politics", "arts", "sports"} < set(world.CLASSES)
+    words = {name: set(world.keywords(name)) for name in world.CLASSES}
+    assert all(35 <= len(own) <= 60 for own in words.values())
+    uses = Counter(word for own in words.values() for word in own)
+    assert sum(count > 1 for count in uses.values()) >= 30
+    assert all(any(uses[word] > 1 for word in own) for own in words.values())
+    general = {word for theme in world.GENERAL_THEMES.values() for word in theme.split()}
+    assert {"monday", "officials", "report"} < general
+    assert not general & set(uses)
+
+
+def test_no_theme_repeats_a_word():
+    for theme in (*world.THEMES.values(), *world.GENERAL_THEMES.values()):
+        words = theme.split()
+        assert len(words) == len(set(words))
+
+
+def test_word_weights_fall_smoothly_within_a_theme():
+    story = world.newsroom_story()
+    position = {word: place for place, word in enumerate(story.vocabulary)}
+    for topic, theme in enumerate((*world.THEMES.values(), *world.GENERAL_THEMES.values())):
+        own = story.topic_words[topic, [position[word] for word in theme.split()]]
+        assert (np.diff(own) < 0).all()
+        assert own[0] < 8 * own[-1]
+        assert own.sum() > 0.97
+    assert (story.topic_words > 0).all()
+
+
+def test_presence_speaks_through_themes_and_absence_through_general_ones():
+    mean = world.newsroom_story().topic_prior
+    mean = mean / mean.sum(axis=2, keepdims=True)
+    n_general = len(world.GENERAL_THEMES)
+    assert (mean[:, 0, -n_general:].sum(axis=1) > 0.9).all()
+    assert (mean[:, 1, :-n_general].sum(axis=1) > 0.9).all()
+    assert len(np.unique(mean[:, 0], axis=0)) == n_general  # absences differ too
+
+
+def test_documents_read_as_keyword_texts(news):
+    assert len(news) == 2000
+    assert news.doc_ids[[0, -1]].tolist() == ["news-0001", "news-2000"]
+    lengths = np.array([len(text.split()) for text in news.documents])
+    assert abs(lengths.mean() - 80) < 1
+    known = set(news.story.vocabulary)
+    assert all(set(text.split()) <= known for text in news.documents)
+
+
+def test_counts_are_those_of_the_texts(news):
+    counted = CountVectorizer(vocabulary=news.corpus.vocabulary.tolist()).transform(news.documents)
+    assert (counted != news.corpus.counts).nnz == 0
+
+
+def test_classes_come_in_sets(news):
+    labels = news.labels
+    rates = labels.mean(axis=0)
+    assert (np.abs(rates - news.class_prior) < 4 * np.sqrt(rates / 2000)).all()
+    position = {name: place for place, name in enumerate(news.classes)}
+    for one, other in (("crime", "politics"), ("health", "science"), ("arts", "travel")):
+        first, second = labels[:, position[one]], labels[:, position[other]]
+        assert (first & second).mean() > 1.5 * first.mean() * second.mean()
+    assert 1.5 < labels.sum(axis=1).mean() < 2.5
+    assert sum(weight for weight, _ in world.LABEL_SETS) == pytest.approx(1)
+
+
+def test_the_world_stays_and_the_seed_chooses_documents():
+    one, again, other = (simulate.newsroom(30, seed=seed) for seed in (1, 1, 2))
+    assert one == again
+    assert one.documents[0] != other.documents[0]
+    assert one.story == other.story
+
+
+def test_every_class_is_learnable_but_not_trivial(news):
+    counts = news.corpus.counts.astype(np.float64)
+    rest, held_out = slice(0, 1500), slice(1500, None)
+    predicted = np.column_stack(
+        [
+            LogisticRegression(max_iter=500).fit(counts[rest], labels[rest]).predict(counts[held_out])
+            for labels in news.labels.T
+        ]
+    )
+    truth = news.labels[held_out]
+    assert 0.85 < f1_score(truth, predicted, average="micro") < 0.97
+    assert f1_score(truth, predicted, average=None).min() > 0.75
+
+
+def test_no_single_keyword_gives_a_class_away(news):
+    present = news.corpus.counts.toarray() > 0
+    for labels in news.labels.T.astype(bool):
+        caught = present[labels].mean(axis=0)
+        false_alarms = present[~labels].mean(axis=0)
+        assert (caught - false_alarms).max() < 0.6
