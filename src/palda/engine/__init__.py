@@ -1,0 +1,1 @@
+"""Where work on shards is done; an engine never sees a formula."""

@@ -1,0 +1,63 @@
+"""Threads over shards: the kernels release the interpreter lock, and nothing is copied."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+__all__ = ["Threads", "resolve_n_jobs"]
+
+S = TypeVar("S")
+R = TypeVar("R")
+
+
+def resolve_n_jobs(n_jobs: int | None) -> int:
+    """How many threads to use: all usable cores by default, one inside a worker of somebody else's pool.
+
+    Negative numbers count from the cores, as in scikit-learn: -1 is all, -2 all but one.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if n_jobs is None:
+        return 1 if _inside_a_pool() else cores
+    if n_jobs == 0:
+        raise ValueError("n_jobs is 0; use a positive number, or -1 for all cores")
+    return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
+
+
+def _inside_a_pool() -> bool:
+    if multiprocessing.parent_process() is not None:
+        return True
+    from joblib.parallel import get_active_backend
+
+    return bool(get_active_backend()[0].nesting_level)
+
+
+class Threads:
+    """A pool for the length of one map; at most two shards a thread are under way, so that memory stays bounded."""
+
+    def __init__(self, n_jobs: int = 1) -> None:
+        self.n_jobs = n_jobs
+
+    def map(self, function: Callable[[S], R], shards: Sequence[S]) -> Iterator[R]:
+        """Apply the function to each shard; results in shard order."""
+        if self.n_jobs == 1 or len(shards) == 1:
+            yield from map(function, shards)
+            return
+        with ThreadPoolExecutor(min(self.n_jobs, len(shards))) as pool:
+            waiting: deque[Future[R]] = deque()
+            try:
+                for shard in shards:
+                    waiting.append(pool.submit(function, shard))
+                    if len(waiting) >= 2 * self.n_jobs:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()

@@ -1,0 +1,74 @@
+"""Structs of arrays that go into kernels and come out of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Bags", "Beliefs", "Labels", "ShardResult", "Stopping", "Topics"]
+
+
+class Bags(NamedTuple):
+    """Words of some documents; document d owns entries ``starts[d]:starts[d + 1]``, a distinct word each."""
+
+    starts: NDArray[np.int64]
+    words: NDArray[np.int32]
+    counts: NDArray[np.float64]
+
+
+class Labels(NamedTuple):
+    """What is known of the labels before any word is read."""
+
+    known: NDArray[np.int8]
+    """(docs, classes): 1 or 0 where the label is observed, -1 where it is not."""
+    log_odds: NDArray[np.float64]
+    """(docs, classes): prior and votes for "present", in nats."""
+
+
+class Topics(NamedTuple):
+    """Parameters that documents share."""
+
+    prior: NDArray[np.float64]
+    """α, (classes, 2, topics): Dirichlet parameters, ``[i, 1]`` for class i present."""
+    word_weights: NDArray[np.float64]
+    """(words, topics): β, or exp E[log β] when smoothed."""
+
+
+class Stopping(NamedTuple):
+    """When a document's beliefs have settled: counts move by less than ``tolerance`` of their total."""
+
+    max_passes: int
+    tolerance: float
+
+
+class Beliefs(NamedTuple):
+    """Where documents start from, and where they end: filled in place. Of length 0 when documents start afresh."""
+
+    topic_counts: NDArray[np.float64]
+    """γ, (docs, classes, 2, topics)."""
+    token_class_probs: NDArray[np.float64]
+    """δ, (entries, classes)."""
+    label_probs: NDArray[np.float64]
+    """Δ, (docs, classes)."""
+
+
+class ShardResult(NamedTuple):
+    """Sums over the documents of a shard, and the beliefs that users ask for."""
+
+    word_counts: NDArray[np.float64]
+    """(words, topics): expected number of times a topic wrote a word."""
+    log_theta: NDArray[np.float64]
+    """(classes, 2, topics): Σ_d E[log θ] over the blocks that count."""
+    n_blocks: NDArray[np.float64]
+    """(classes, 2): how many documents' blocks counted."""
+    label_probs: NDArray[np.float64]
+    """Δ, (docs, classes)."""
+    bounds: NDArray[np.float64]
+    """(docs,): each document's part of the lower bound."""
+    n_passes: int
+    """Passes over documents, all together."""
+    n_unsettled: int
+    """Documents that had not settled when their passes were used up."""

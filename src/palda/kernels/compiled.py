@@ -1,0 +1,372 @@
+"""The E-step compiled: the same functions as in reference.py, one document at a time over contiguous scratch arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from palda.kernels.arrays import Bags, Beliefs, Labels, ShardResult, Stopping, Topics
+from palda.kernels.special import digamma, exp, log_gamma
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = ["mean_field"]
+
+# Sums may be reordered so that loops become SIMD code; infinities and NaN keep their meaning.
+_FAST = {"reassoc", "contract", "nsz", "arcp"}
+_MOST_NATS = 500.0
+
+
+class _Scratch(NamedTuple):
+    """One document's working arrays, reused from document to document."""
+
+    expected: Array  # E[log θ], (C, 2, T)
+    gamma: Array  # γ, (C, 2, T)
+    mean_log: Array  # A, (C, T)
+    pair_counts: Array  # S, (C, T)
+    phi: Array  # φ, (most words, T)
+    delta: Array  # δ, (most words, C)
+    scores: Array  # (T,)
+    class_scores: Array  # (C,)
+    probs: Array  # Δ, (C,)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: Stopping, beliefs: Beliefs) -> ShardResult:
+    """E-step of the published model: q(λ) q(θ) q(u) q(z) for every document of a shard (maths, eqs. 8-12)."""
+    n_docs, n_classes = labels.known.shape
+    word_counts = np.zeros_like(topics.word_weights)
+    log_theta = np.zeros_like(topics.prior)
+    n_blocks = np.zeros((n_classes, 2))
+    label_probs = np.zeros((n_docs, n_classes))
+    bounds = np.zeros(n_docs)
+    n_passes = 0
+    n_unsettled = 0
+    most_words = 0
+    for d in range(n_docs):
+        most_words = max(most_words, bags.starts[d + 1] - bags.starts[d])
+    scratch = _new_scratch(most_words, n_classes, topics.prior.shape[2])
+    all_entries = np.zeros(most_words, dtype=np.int64)
+    prior_norms = _log_norms(topics.prior)
+    for d in range(n_docs):
+        entries = all_entries[: _entries_with_mass(bags, topics.word_weights, d, all_entries)]
+        total = bags.counts[entries].sum()
+        known, log_odds = labels.known[d], labels.log_odds[d]
+        _start(total, known, log_odds, topics.prior, entries, beliefs, d, scratch)
+        passes, token_bound = _settle(bags, entries, total, known, log_odds, topics, stopping, scratch)
+        n_passes += abs(passes)
+        n_unsettled += passes < 0
+        _mix_states(scratch)
+        bounds[d] = (
+            token_bound
+            - total * np.log(n_classes)
+            + (scratch.pair_counts * scratch.mean_log).sum()
+            - _divergence(known, topics.prior, prior_norms, scratch)
+            + _label_bound(log_odds, scratch.probs)
+        )
+        _add_words(bags, entries, scratch.phi, word_counts)
+        _add_blocks(known, scratch.expected, log_theta, n_blocks)
+        label_probs[d] = scratch.probs
+        _carry(beliefs, d, entries, scratch)
+    return ShardResult(word_counts, log_theta, n_blocks, label_probs, bounds, n_passes, n_unsettled)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _new_scratch(most_words: int, n_classes: int, n_topics: int) -> _Scratch:
+    return _Scratch(
+        np.zeros((n_classes, 2, n_topics)),
+        np.zeros((n_classes, 2, n_topics)),
+        np.zeros((n_classes, n_topics)),
+        np.zeros((n_classes, n_topics)),
+        np.zeros((most_words, n_topics)),
+        np.zeros((most_words, n_classes)),
+        np.zeros(n_topics),
+        np.zeros(n_classes),
+        np.zeros(n_classes),
+    )
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+def _settle(
+    bags: Bags,
+    entries: NDArray[np.int64],
+    total: float,
+    known: NDArray[np.int8],
+    log_odds: Array,
+    topics: Topics,
+    stopping: Stopping,
+    scratch: _Scratch,
+) -> tuple[int, float]:
+    """Passes until the counts stop moving (negative if they never did), and the tokens' part of the bound."""
+    token_bound = 0.0
+    _expect_blocks(known, scratch)
+    for passes in range(stopping.max_passes):
+        _mix_states(scratch)
+        token_bound = _token_pass(bags, topics.word_weights, entries, scratch)
+        moved = _update_counts(known, topics.prior, scratch)
+        _expect_blocks(known, scratch)
+        _update_labels(known, log_odds, scratch)
+        if moved <= stopping.tolerance * max(total, 1.0):
+            return passes + 1, token_bound
+    return -stopping.max_passes, token_bound
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _add_words(bags: Bags, entries: NDArray[np.int64], phi: Array, word_counts: Array) -> None:
+    for n in range(len(entries)):
+        count = bags.counts[entries[n]]
+        row = word_counts[bags.words[entries[n]]]
+        for t in range(len(row)):
+            row[t] += count * phi[n, t]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _add_blocks(known: NDArray[np.int8], expected: Array, log_theta: Array, n_blocks: Array) -> None:
+    n_classes, _, n_topics = expected.shape
+    for i in range(n_classes):
+        for j in range(2):
+            if known[i] != 1 - j:
+                n_blocks[i, j] += 1.0
+                for t in range(n_topics):
+                    log_theta[i, j, t] += expected[i, j, t]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _carry(beliefs: Beliefs, d: int, entries: NDArray[np.int64], scratch: _Scratch) -> None:
+    """Leave the document's beliefs where the next round will find them."""
+    if len(beliefs.topic_counts) > 0:
+        beliefs.topic_counts[d] = scratch.gamma
+        beliefs.label_probs[d] = scratch.probs
+        for n in range(len(entries)):
+            beliefs.token_class_probs[entries[n]] = scratch.delta[n]
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+def _log_norms(prior: Array) -> Array:
+    """ln Γ(Σ α) - Σ ln Γ(α) of every block."""
+    norms = np.zeros(prior.shape[:2])
+    for i in range(prior.shape[0]):
+        for j in range(2):
+            norms[i, j] = _log_norm(prior[i, j])
+    return norms
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+def _log_norm(row: Array) -> float:
+    total = 0.0
+    parts = 0.0
+    for t in range(len(row)):
+        total += row[t]
+        parts += log_gamma(row[t])
+    return log_gamma(total) - parts
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _entries_with_mass(bags: Bags, word_weights: Array, d: int, entries: NDArray[np.int64]) -> int:
+    """Entries of a document whose word some topic writes; the others say nothing."""
+    found = 0
+    for entry in range(bags.starts[d], bags.starts[d + 1]):
+        row = word_weights[bags.words[entry]]
+        for t in range(len(row)):
+            if row[t] > 0.0:
+                entries[found] = entry
+                found += 1
+                break
+    return found
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _start(
+    total: float,
+    known: NDArray[np.int8],
+    log_odds: Array,
+    prior: Array,
+    entries: NDArray[np.int64],
+    beliefs: Beliefs,
+    d: int,
+    scratch: _Scratch,
+) -> None:
+    """γ, δ and Δ before the first pass: carried from last time, or every class claims an equal share of the words."""
+    n_classes, _, n_topics = prior.shape
+    if len(beliefs.topic_counts) > 0:
+        scratch.gamma[:] = beliefs.topic_counts[d]
+        scratch.probs[:] = beliefs.label_probs[d]
+        for n in range(len(entries)):
+            scratch.delta[n] = beliefs.token_class_probs[entries[n]]
+        return
+    for i in range(n_classes):
+        scratch.probs[i] = _label_prob(known[i], log_odds[i])
+        for j in range(2):
+            weight = scratch.probs[i] if j == 1 else 1.0 - scratch.probs[i]
+            share = weight * total / n_classes / prior[i, j].sum()
+            for t in range(n_topics):
+                scratch.gamma[i, j, t] = prior[i, j, t] * (1.0 + share)
+    scratch.delta[: len(entries)] = 1.0 / n_classes
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _label_prob(known: int, log_odds: float) -> float:
+    if known >= 0:
+        return float(known)
+    return 1.0 / (1.0 + exp(-min(max(log_odds, -_MOST_NATS), _MOST_NATS)))
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+def _expect_blocks(known: NDArray[np.int8], scratch: _Scratch) -> None:
+    """E[log θ] of the blocks that count (maths, eq. 7); the block of a state known not to be is never read."""
+    n_classes, _, n_topics = scratch.gamma.shape
+    for i in range(n_classes):
+        for j in range(2):
+            if known[i] == 1 - j:
+                continue
+            gamma = scratch.gamma[i, j]
+            expected = scratch.expected[i, j]
+            total = 0.0
+            for t in range(n_topics):
+                total += gamma[t]
+                expected[t] = digamma(gamma[t])
+            at_total = digamma(total)
+            for t in range(n_topics):
+                expected[t] -= at_total
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+def _mix_states(scratch: _Scratch) -> None:
+    """A_it = Δ_i E[log θ_i1t] + (1 - Δ_i) E[log θ_i0t]."""
+    n_classes, n_topics = scratch.mean_log.shape
+    for i in range(n_classes):
+        present = scratch.probs[i]
+        row = scratch.mean_log[i]
+        if present == 1.0:
+            row[:] = scratch.expected[i, 1]
+        elif present == 0.0:
+            row[:] = scratch.expected[i, 0]
+        else:
+            for t in range(n_topics):
+                row[t] = present * scratch.expected[i, 1, t] + (1.0 - present) * scratch.expected[i, 0, t]
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+def _token_pass(bags: Bags, word_weights: Array, entries: NDArray[np.int64], scratch: _Scratch) -> float:
+    """φ, then δ, for every distinct word (maths, eqs. 8 and 9), and S; returns the entropies' part of the bound."""
+    n_classes, n_topics = scratch.mean_log.shape
+    scratch.pair_counts[:] = 0.0
+    bound = 0.0
+    for n in range(len(entries)):
+        count = bags.counts[entries[n]]
+        phi, delta = scratch.phi[n], scratch.delta[n]
+        entropy = _topic_probs(scratch.mean_log, delta, word_weights[bags.words[entries[n]]], scratch.scores, phi)
+        entropy += _class_probs(scratch.mean_log, phi, scratch.class_scores, delta)
+        bound += count * entropy
+        for i in range(n_classes):
+            share = count * delta[i]
+            for t in range(n_topics):
+                scratch.pair_counts[i, t] += share * phi[t]
+    return bound
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+def _topic_probs(mean_log: Array, delta: Array, weights: Array, scores: Array, phi: Array) -> float:
+    """Fill φ ∝ exp(Σ_i δ_i A_it) β_t; returns its entropy plus Σ_t φ_t log β_t."""
+    n_classes, n_topics = mean_log.shape
+    scores[:] = 0.0
+    for i in range(n_classes):
+        for t in range(n_topics):
+            scores[t] += delta[i] * mean_log[i, t]
+    highest = -np.inf
+    for t in range(n_topics):
+        highest = max(highest, scores[t] if weights[t] > 0.0 else -np.inf)
+    norm = 0.0
+    for t in range(n_topics):
+        phi[t] = exp(min(scores[t] - highest, 0.0)) * weights[t]
+        norm += phi[t]
+    dot = 0.0
+    for t in range(n_topics):
+        phi[t] /= norm
+        dot += phi[t] * scores[t]
+    return float(np.log(norm) + highest - dot)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+def _class_probs(mean_log: Array, phi: Array, scores: Array, delta: Array) -> float:
+    """Fill δ ∝ exp(Σ_t φ_t A_it); returns its entropy."""
+    n_classes, n_topics = mean_log.shape
+    highest = -np.inf
+    for i in range(n_classes):
+        score = 0.0
+        for t in range(n_topics):
+            score += phi[t] * mean_log[i, t]
+        scores[i] = score
+        highest = max(highest, score)
+    norm = 0.0
+    for i in range(n_classes):
+        delta[i] = exp(scores[i] - highest)
+        norm += delta[i]
+    dot = 0.0
+    for i in range(n_classes):
+        delta[i] /= norm
+        dot += delta[i] * scores[i]
+    return float(np.log(norm) + highest - dot)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+def _update_counts(known: NDArray[np.int8], prior: Array, scratch: _Scratch) -> float:
+    """γ = α + the state's share of S (maths, eq. 10); returns how far it moved."""
+    n_classes, _, n_topics = prior.shape
+    moved = 0.0
+    for i in range(n_classes):
+        for j in range(2):
+            if known[i] == 1 - j:
+                continue
+            weight = scratch.probs[i] if j == 1 else 1.0 - scratch.probs[i]
+            for t in range(n_topics):
+                value = prior[i, j, t] + weight * scratch.pair_counts[i, t]
+                moved += abs(value - scratch.gamma[i, j, t])
+                scratch.gamma[i, j, t] = value
+    return moved
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+def _update_labels(known: NDArray[np.int8], log_odds: Array, scratch: _Scratch) -> None:
+    """Δ from prior, votes and words (maths, eq. 11)."""
+    n_classes, n_topics = scratch.mean_log.shape
+    for i in range(n_classes):
+        if known[i] >= 0:
+            continue
+        evidence = 0.0
+        for t in range(n_topics):
+            evidence += scratch.pair_counts[i, t] * (scratch.expected[i, 1, t] - scratch.expected[i, 0, t])
+        scratch.probs[i] = _label_prob(-1, log_odds[i] + evidence)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+def _divergence(known: NDArray[np.int8], prior: Array, prior_norms: Array, scratch: _Scratch) -> float:
+    """Σ KL(Dir(γ) ‖ Dir(α)) over the blocks that count."""
+    n_classes, _, n_topics = prior.shape
+    divergence = 0.0
+    for i in range(n_classes):
+        for j in range(2):
+            if known[i] == 1 - j:
+                continue
+            dot = 0.0
+            for t in range(n_topics):
+                dot += (scratch.gamma[i, j, t] - prior[i, j, t]) * scratch.expected[i, j, t]
+            divergence += _log_norm(scratch.gamma[i, j]) - prior_norms[i, j] + dot
+    return divergence
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _label_bound(log_odds: Array, probs: Array) -> float:
+    """Σ_i Δ_i log-odds_i + H(Δ_i)."""
+    bound = 0.0
+    for i in range(len(probs)):
+        present = probs[i]
+        bound += present * log_odds[i]
+        if 0.0 < present < 1.0:
+            bound -= present * np.log(present) + (1.0 - present) * np.log1p(-present)
+    return bound

@@ -1,0 +1,1 @@
+"""Label priors: how probable each class is in a document before its votes are counted."""
