@@ -4,12 +4,16 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import snowballstemmer
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 
 from palda.data import newsroom as world
 from palda.data import simulate
+from palda.data.stop_words import stop_words
+
+GENERAL_WORDS = {word for theme in world.GENERAL_THEMES.values() for word in theme.split()}
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +36,18 @@ def test_every_class_has_its_keywords_and_related_classes_share_some():
     uses = Counter(word for own in words.values() for word in own)
     assert sum(count > 1 for count in uses.values()) >= 30
     assert all(any(uses[word] > 1 for word in own) for own in words.values())
-    general = {word for theme in world.GENERAL_THEMES.values() for word in theme.split()}
-    assert {"monday", "officials", "report"} < general
-    assert not general & set(uses)
+
+
+def test_general_words_are_few_and_speak_for_no_class_even_when_stemmed():
+    assert {"officials", "residents", "protest"} < GENERAL_WORDS
+    assert len(GENERAL_WORDS) < 100
+    stem = snowballstemmer.stemmer("english").stemWord
+    keywords = {stem(word) for name in world.CLASSES for word in world.keywords(name)}
+    assert not keywords & {stem(word) for word in GENERAL_WORDS}
+
+
+def test_no_word_is_one_that_text_readers_drop():
+    assert not set(world.newsroom_story().vocabulary) & stop_words("english")
 
 
 def test_no_theme_repeats_a_word():
@@ -60,7 +73,30 @@ def test_presence_speaks_through_themes_and_absence_through_general_ones():
     n_general = len(world.GENERAL_THEMES)
     assert (mean[:, 0, -n_general:].sum(axis=1) > 0.9).all()
     assert (mean[:, 1, :-n_general].sum(axis=1) > 0.9).all()
-    assert len(np.unique(mean[:, 0], axis=0)) == n_general  # absences differ too
+
+
+def test_no_two_classes_are_absent_in_the_same_way():
+    mean = world.newsroom_story().topic_prior[:, 0]
+    mean = mean / mean.sum(axis=1, keepdims=True)
+    apart = np.abs(mean[:, None] - mean).sum(axis=2)[np.triu_indices(len(mean), 1)] / 2
+    assert apart.min() > 0.25
+
+
+def test_all_shares_of_a_class_sum_to_one():
+    for themes in (*world._CLASS_THEMES.values(), *world._ABSENT_THEMES.values()):
+        assert sum(themes.values()) == pytest.approx(1)
+
+
+def test_few_words_speak_for_classes_that_are_not_there(news):
+    position = {word: place for place, word in enumerate(news.corpus.vocabulary)}
+    speaks_for = np.zeros((len(world.CLASSES), len(position)), dtype=bool)
+    for place, name in enumerate(world.CLASSES):
+        speaks_for[place, [position[word] for word in world.keywords(name)]] = True
+    counts = news.corpus.counts.toarray()
+    on_topic = counts[news.labels @ speaks_for > 0].sum() / counts.sum()
+    general = counts[:, [position[word] for word in GENERAL_WORDS]].sum() / counts.sum()
+    assert on_topic > 0.2
+    assert 1 - on_topic - general < 0.03
 
 
 def test_documents_read_as_keyword_texts(news):

@@ -13,18 +13,25 @@ from palda.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
     "BLANK",
     "DuplicateRule",
     "Where",
+    "as_floats",
     "find_column",
     "first_duplicate",
     "is_blank",
     "keep_one_vote_each",
     "name_text",
     "parse_value",
+    "require_choice",
+    "require_count",
+    "require_distributions",
+    "require_number",
+    "require_rates",
+    "require_shape",
     "shown",
 ]
 
@@ -238,3 +245,49 @@ def _first_clash(order: NDArray[np.int64], votes: NDArray[np.int8], start: int) 
     while votes[stop] == votes[start]:
         stop += 1
     return int(order[start]), int(order[stop])
+
+
+def as_floats(given: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Return a copy as an array of numbers, or name the argument that holds none."""
+    try:
+        return np.array(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{name} must be numbers, not {shown(given)}") from None
+
+
+def require_count(value: object, name: str, least: int = 1) -> None:
+    """Complain unless the argument is a whole number, as sizes and seeds are."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise DataError(f"{name} must be a whole number from {least}, not {shown(value)}")
+
+
+def require_number(value: ArrayLike, low: float, high: float, name: str) -> None:
+    """Complain unless the argument is one number from ``low`` to ``high``."""
+    number = as_floats(value, name)
+    if number.ndim or not low <= number <= high:
+        raise DataError(f"{name} must be a number from {low:g} to {high:g}, not {shown(value)}")
+
+
+def require_choice(value: object, choices: Collection[object], name: str) -> None:
+    """Complain unless the argument is one of the words that it may be."""
+    if value not in choices:
+        raise DataError(f"{name} must be one of {listed(choices)}, not {shown(value)}")
+
+
+def require_shape(array: NDArray[Any], shape: tuple[int, ...], name: str) -> None:
+    """Complain about an array that does not fit the others."""
+    if array.shape != shape:
+        raise DataError(f"{name} must have shape {shape} here, not {array.shape}")
+
+
+def require_rates(rates: NDArray[np.float64], name: str) -> None:
+    """Complain about the first rate outside 0 to 1."""
+    wrong = rates[~((rates >= 0) & (rates <= 1))]
+    if len(wrong):
+        raise DataError(f"{name} must lie between 0 and 1, but one is {wrong[0]:g}")
+
+
+def require_distributions(probs: NDArray[np.float64], name: str) -> None:
+    """Complain unless every row holds probabilities that sum to 1."""
+    if not ((probs >= 0).all() and np.allclose(probs.sum(axis=-1), 1.0, rtol=0, atol=1e-5)):
+        raise DataError(f"{name} must be probabilities that sum to 1")

@@ -6,28 +6,14 @@ annotators and votes alike: each draws from a stream of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import expit, logit
 
 from palda.data import checks
-from palda.data.frozen import Frozen, freeze_fields
-from palda.data.newsroom import (
-    Lengths,
-    SimulatedDocuments,
-    Story,
-    as_floats,
-    blocks,
-    check_choice,
-    check_count,
-    check_rates,
-    check_shape,
-    dirichlet,
-    newsroom_story,
-    stream,
-)
+from palda.data.newsroom import newsroom_story
+from palda.data.simulated_annotators import PROFILES, Behaviour, SimulatedAnnotators, annotators
+from palda.data.story import Lengths, SimulatedDocuments, Story, blocks, dirichlet, numbered_names, stream
 from palda.data.types import Dataset, Votes, names_array
 from palda.errors import DataError
 
@@ -37,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from palda.data.frozen import Strings
-    from palda.data.newsroom import Floats, Ints
+    from palda.data.story import Floats, Ints
 
 __all__ = [
     "PROFILES",
@@ -50,15 +36,6 @@ __all__ = [
     "newsroom",
     "votes",
 ]
-
-Behaviour = Literal["one_coin", "two_coin", "per_class"]
-SpammerAnswer = Literal["no", "yes", "mixed"]
-
-PROFILES: dict[str, tuple[tuple[int, float, float], ...]] = {
-    "paper": ((10, 0.51, 0.65), (20, 0.66, 0.85), (20, 0.86, 0.9999)),
-    "adversarial": ((10, 0.0001, 0.1), (15, 0.51, 0.65), (20, 0.66, 0.85), (5, 0.86, 0.9999)),
-}
-"""Named crowds: how many annotators draw their quality uniformly from which range (both as published)."""
 
 
 def documents(
@@ -103,11 +80,11 @@ def documents(
         word: the lower, the less topics overlap.
     """
     for size, name in ((n_classes, "n_classes"), (n_topics, "n_topics"), (n_words, "n_words")):
-        check_count(size, name)
-    check_count(topics_per_class, "topics_per_class")
-    _check_within(topic_concentration, 1e-6, 1e6, "topic_concentration")
-    _check_within(word_concentration, 1e-6, 1e6, "word_concentration")
-    _check_within(emphasis, 0, 0.999, "emphasis")
+        checks.require_count(size, name)
+    checks.require_count(topics_per_class, "topics_per_class")
+    checks.require_number(topic_concentration, 1e-6, 1e6, "topic_concentration")
+    checks.require_number(word_concentration, 1e-6, 1e6, "word_concentration")
+    checks.require_number(emphasis, 0, 0.999, "emphasis")
     rng = stream(seed, "parameters")
     # rates and mixes are drawn even if given, so that giving one parameter leaves the others as they were
     drawn_rates = rng.uniform(0.15, 0.45, n_classes)
@@ -118,8 +95,8 @@ def documents(
     story = Story(
         weights,
         profile_probs,
-        as_floats(topic_concentration * drawn_mix if topic_prior is None else topic_prior, "topic_prior"),
-        as_floats(topic_words, "topic_words"),
+        checks.as_floats(topic_concentration * drawn_mix if topic_prior is None else topic_prior, "topic_prior"),
+        checks.as_floats(topic_words, "topic_words"),
         names_array(range(n_classes)),
         names_array(range(n_topics)),
         names_array(f"w{position}" for position in range(n_words)),
@@ -135,125 +112,10 @@ def newsroom(
     A world to show things in: real words, themes for topics, ids such as ``news-0001``. The parameters are always
     the same; ``seed`` chooses the documents.
     """
-    check_count(n_docs, "n_docs")
-    doc_ids = _numbered("news", n_docs, 4)
+    checks.require_count(n_docs, "n_docs")
+    doc_ids = numbered_names("news", n_docs, 4)
     return newsroom_story().documents(
         n_docs, seed=seed, doc_length=doc_length, lengths=lengths, texts=True, doc_ids=doc_ids
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class SimulatedAnnotators(Frozen):
-    """A crowd: how well each annotator sees each class.
-
-    ``quality`` is nominal: both rates of a one-coin annotator, the middle around which other behaviours spread, and
-    one half for a spammer, who sees nothing. ``kinds`` says "honest", "adversary" or "spammer".
-    """
-
-    sensitivity: Floats  # (annotators, classes): P(vote 1 | present)
-    specificity: Floats  # (annotators, classes): P(vote 0 | absent)
-    quality: Floats  # ρ (annotators,)
-    kinds: Strings
-    names: Strings
-
-    def __post_init__(self) -> None:
-        freeze_fields(self)
-        _check_rate_tables(self.sensitivity, self.specificity)
-        check_shape(self.quality, self.sensitivity.shape[:1], "quality")
-        if not len(self.names) == len(self.kinds) == len(self.sensitivity):
-            raise DataError(f"{len(self.sensitivity)} annotators need as many names and kinds, not {len(self.names)}")
-
-    @classmethod
-    def from_rates(
-        cls,
-        sensitivity: ArrayLike,
-        specificity: ArrayLike,
-        *,
-        n_classes: int = 1,
-        names: Iterable[object] | None = None,
-    ) -> SimulatedAnnotators:
-        """Annotators with known rates, (annotators, classes) or (annotators,) for the same rates in ``n_classes``.
-
-        Nominal quality is the mean of both rates; below one half is an adversary; a constant answer is a spammer.
-        """
-        rates = [as_floats(given, name) for given, name in ((sensitivity, "sensitivity"), (specificity, "specificity"))]
-        seen, rejected = (np.tile(rate[:, None], n_classes) if rate.ndim == 1 else rate for rate in rates)
-        _check_rate_tables(seen, rejected)
-        quality = (seen + rejected).mean(axis=1) / 2
-        constant = ((seen == 0) & (rejected == 1)).all(axis=1) | ((seen == 1) & (rejected == 0)).all(axis=1)
-        kinds = np.where(constant, "spammer", np.where(quality < 0.5, "adversary", "honest"))
-        named = _numbered("annotator", len(seen), 2) if names is None else names
-        return cls(seen, rejected, quality, names_array(kinds), names_array(named))
-
-    def __len__(self) -> int:
-        return len(self.quality)
-
-    @property
-    def n_classes(self) -> int:
-        """Classes these annotators can judge."""
-        return int(self.sensitivity.shape[1])
-
-    def expected_quality(self, class_prior: ArrayLike) -> Floats:
-        """Expected share of correct votes when classes occur at these rates; a one-coin annotator's own quality."""
-        present = as_floats(class_prior, "class_prior")
-        if present.ndim:
-            check_shape(present, (self.n_classes,), "class_prior")
-        correct: Floats = (present * self.sensitivity + (1 - present) * self.specificity).mean(axis=1)
-        return correct
-
-
-def annotators(
-    profile: str | ArrayLike = "paper",
-    *,
-    n_classes: int,
-    seed: int = 0,
-    behaviour: Behaviour = "one_coin",
-    n_spammers: int = 0,
-    spammer_answer: SpammerAnswer = "no",
-    reluctance: float = 0.75,
-    class_spread: float = 0.5,
-) -> SimulatedAnnotators:
-    """Annotators with the qualities of a named profile, or with the user's own.
-
-    Parameters
-    ----------
-    profile
-        A name in ``PROFILES``, or a list of qualities.
-    n_classes
-        How many classes they judge.
-    seed
-        Everything follows from it.
-    behaviour
-        ``"one_coin"``: the same chance of a correct vote everywhere. ``"two_coin"``: people overlook labels more
-        often than they invent them, so sensitivity lies below the quality and specificity above. ``"per_class"``:
-        both rates also vary by class.
-    n_spammers
-        How many join the crowd, after everybody else, who answer without looking.
-    spammer_answer
-        What a spammer says every time; ``"mixed"`` alternates spammers who say no with spammers who say yes.
-        Somebody who guesses by tossing a coin is not a spammer here but has a quality of .5.
-    reluctance
-        Mean log-odds by which two-coin annotators shy away from "yes"; each has between half and one and a half of it.
-    class_spread
-        Standard deviation, in log-odds, of per-class rates around an annotator's own.
-    """
-    check_count(n_classes, "n_classes")
-    check_count(n_spammers, "n_spammers", least=0)
-    check_choice(behaviour, get_args(Behaviour), "behaviour")
-    check_choice(spammer_answer, get_args(SpammerAnswer), "spammer_answer")
-    _check_within(reluctance, -10, 10, "reluctance")
-    _check_within(class_spread, 0, 10, "class_spread")
-    rng = stream(seed, "annotators")
-    quality = _qualities(profile, rng)
-    sensitivity, specificity = _rates(quality, n_classes, behaviour, reluctance, class_spread, rng)
-    says_yes = _spammer_says_yes(spammer_answer, n_spammers)
-    kinds = np.where(quality < 0.5, "adversary", "honest").tolist() + ["spammer"] * n_spammers
-    return SimulatedAnnotators(
-        np.vstack((sensitivity, np.tile(says_yes[:, None], n_classes))),
-        np.vstack((specificity, np.tile(1 - says_yes[:, None], n_classes))),
-        np.append(quality, np.full(n_spammers, 0.5)),
-        names_array(kinds),
-        names_array(_numbered("annotator", len(kinds), 2)),
     )
 
 
@@ -365,56 +227,12 @@ def _draw_topic_mix(
 
 def _profiles(class_prior: ArrayLike, weights: ArrayLike | None, n_classes: int) -> tuple[Floats, Floats]:
     """Class rates as (profiles, classes), and the weights of the profiles."""
-    probs = as_floats(class_prior, "class_prior")
+    probs = checks.as_floats(class_prior, "class_prior")
     if probs.ndim == 0:
         probs = np.full(n_classes, probs)
     if (probs.ndim == 2) != (weights is not None):
         raise DataError("a (profiles, classes) class_prior and profile_weights need each other")
-    return np.atleast_2d(probs), np.atleast_1d(as_floats(1.0 if weights is None else weights, "profile_weights"))
-
-
-def _qualities(profile: str | ArrayLike, rng: np.random.Generator) -> Floats:
-    if isinstance(profile, str):
-        if profile not in PROFILES:
-            raise DataError(f"there is no profile {profile!r}; choose from {checks.listed(PROFILES)} or list qualities")
-        return np.concatenate([rng.uniform(low, high, size) for size, low, high in PROFILES[profile]])
-    quality = as_floats(profile, "qualities")
-    if quality.ndim != 1 or not len(quality):
-        raise DataError(f"qualities must be a list of numbers, one an annotator, not of shape {quality.shape}")
-    check_rates(quality, "qualities")
-    return quality
-
-
-def _rates(
-    quality: Floats,
-    n_classes: int,
-    behaviour: Behaviour,
-    reluctance: float,
-    class_spread: float,
-    rng: np.random.Generator,
-) -> tuple[Floats, Floats]:
-    """Sensitivity and specificity; shifts are in log-odds, so every rate stays a rate."""
-    if behaviour == "one_coin":
-        rate = np.tile(quality[:, None], n_classes)
-        return rate, rate
-    skill = np.tile(logit(quality)[:, None], n_classes)
-    shyness = reluctance * rng.uniform(0.5, 1.5, (len(quality), 1))
-    noise = class_spread * rng.standard_normal((2, *skill.shape)) if behaviour == "per_class" else (0.0, 0.0)
-    return expit(skill - shyness + noise[0]), expit(skill + shyness + noise[1])
-
-
-def _check_rate_tables(sensitivity: Floats, specificity: Floats) -> None:
-    if sensitivity.ndim != 2 or not sensitivity.size:
-        raise DataError(f"sensitivity needs shape (annotators, classes), not {sensitivity.shape}")
-    check_shape(specificity, sensitivity.shape, "specificity")
-    check_rates(sensitivity, "sensitivity")
-    check_rates(specificity, "specificity")
-
-
-def _spammer_says_yes(answer: SpammerAnswer, n_spammers: int) -> Floats:
-    if answer == "mixed":
-        return np.arange(n_spammers, dtype=np.float64) % 2
-    return np.full(n_spammers, float(answer == "yes"))
+    return np.atleast_2d(probs), np.atleast_1d(checks.as_floats(1.0 if weights is None else weights, "profile_weights"))
 
 
 def _judged_pairs(
@@ -433,22 +251,22 @@ def _looks_per_doc(votes_per_doc: int | None, fraction: float | None, n_annotato
     if votes_per_doc is not None and fraction is not None:
         raise DataError("give votes_per_doc or fraction, not both: they are two ways to say the same thing")
     if fraction is not None:
-        _check_within(fraction, 0, 1, "fraction")
+        checks.require_number(fraction, 0, 1, "fraction")
         votes_per_doc = round(fraction * n_annotators)
         if votes_per_doc == 0:
             raise DataError(f"fraction={fraction} of {n_annotators} annotators is nobody; give a larger one")
     n_looks = 5 if votes_per_doc is None else votes_per_doc
-    check_count(n_looks, "votes_per_doc")
+    checks.require_count(n_looks, "votes_per_doc")
     if n_looks > n_annotators:
         raise DataError(f"{n_looks} different annotators for each document is more than the crowd's {n_annotators}")
     return n_looks
 
 
 def _check_partial(pair_share: float, pairs_per_vote: int | None, n_classes: int) -> None:
-    _check_within(pair_share, 0, 1, "pair_share")
+    checks.require_number(pair_share, 0, 1, "pair_share")
     if pairs_per_vote is None:
         return
-    check_count(pairs_per_vote, "pairs_per_vote")
+    checks.require_count(pairs_per_vote, "pairs_per_vote")
     if pair_share < 1:
         raise DataError("give pair_share or pairs_per_vote, not both: they are two ways to say the same thing")
     if pairs_per_vote > n_classes:
@@ -480,15 +298,3 @@ def _names_for(names: Iterable[object] | None, size: int, kind: str) -> Strings:
     if len(named) != size:
         raise DataError(f"labels with {size} {kind} cannot have {len(named)} names for them")
     return named
-
-
-def _numbered(stem: str, size: int, least_digits: int) -> list[str]:
-    """Names that sort in the order of their numbers."""
-    digits = max(least_digits, len(str(size)))
-    return [f"{stem}-{number:0{digits}d}" for number in range(1, size + 1)]
-
-
-def _check_within(value: float, low: float, high: float, name: str) -> None:
-    number = as_floats(value, name)
-    if number.ndim or not low <= number <= high:
-        raise DataError(f"{name} must be a number from {low:g} to {high:g}, not {checks.shown(value)}")
