@@ -37,14 +37,14 @@ class OneCoin:
     def _sum_pairs(votes: Votes, weights: Array) -> Array:
         pair = votes.doc.astype(np.int64) * votes.n_classes + votes.label
         sums = np.bincount(pair, weights, minlength=votes.n_docs * votes.n_classes)
-        return sums.reshape(votes.n_docs, votes.n_classes)
+        return sums.astype(np.float64, copy=False).reshape(votes.n_docs, votes.n_classes)
 
     def count(self, votes: Votes, label_probs: Array) -> Array:
         """(annotators, 2): expected number of right votes, and votes in all (maths, eq. 15)."""
         present = label_probs[votes.doc, votes.label]
         right = np.where(votes.value == 1, present, 1.0 - present)
         right_votes = np.bincount(votes.annotator, right, minlength=votes.n_annotators)
-        return np.array([right_votes, votes.per_annotator()], dtype=np.float64).T
+        return np.column_stack((right_votes, votes.per_annotator())).astype(np.float64)
 
     def update(self, counts: Array, rates: Array) -> Array:
         """ρ = right votes / votes."""

@@ -1,0 +1,185 @@
+"""The one EM loop: a generator of (Params, StepInfo). Stop rules live here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import sparse
+
+from palda.engine.threads import Threads
+from palda.kernels import Bags, Beliefs, Labels, Stopping
+from palda.model.bound import topic_divergence
+from palda.model.e_step import bags_of, e_step
+from palda.model.m_step import update_topics
+from palda.model.state import Params, ShardStats, StepInfo, merge
+from palda.priors import base_rate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from palda.annotators.base import AnnotatorModel
+    from palda.data.types import Counts, Votes
+    from palda.engine.base import Engine
+
+    Array = NDArray[np.float64]
+
+__all__ = ["Best", "Settings", "Shard", "carried_beliefs", "cut_shards", "em", "label_probs"]
+
+_ENTRIES_PER_SHARD = 30_000
+_MOST_SHARDS = 256
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some documents: their words, what is known of their labels, and the votes on them."""
+
+    bags: Bags
+    known: NDArray[np.int8]
+    votes: Votes | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How EM runs; nothing here changes what the model means."""
+
+    annotators: AnnotatorModel | None = None
+    max_iter: int = 100
+    tol: float = 1e-5
+    stopping: Stopping = field(default_factory=lambda: Stopping(max_passes=30, tolerance=1e-3))
+    engine: Engine = field(default_factory=Threads)
+
+
+def cut_shards(
+    counts: Counts, known: NDArray[np.int8], votes: Votes | None = None, n_shards: int | None = None
+) -> list[Shard]:
+    """Shards of about equal numbers of entries; where they are cut depends on the data alone."""
+    n_docs = counts.shape[0]
+    if n_shards is None:
+        n_shards = min(max(1, counts.nnz // _ENTRIES_PER_SHARD), _MOST_SHARDS)
+    load = np.arange(n_docs + 1) + np.asarray(counts.indptr, dtype=np.int64)  # an empty document costs something too
+    cuts = np.unique(np.searchsorted(load, np.linspace(0, load[-1], n_shards + 1)[1:-1]))
+    edges = [0, *(int(cut) for cut in cuts if 0 < cut < n_docs), n_docs]
+    return [
+        Shard(
+            bags_of(sparse.csr_array(counts[start:stop])),
+            np.ascontiguousarray(known[start:stop]),
+            None if votes is None else votes.take(slice(start, stop)),
+        )
+        for start, stop in pairwise(edges)
+    ]
+
+
+def carried_beliefs(shards: Sequence[Shard], params: Params) -> list[Beliefs]:
+    """Room to carry every document's beliefs from round to round: a mode for tests on small data.
+
+    Only then does the bound never fall; fits in earnest start documents afresh, and keep no state for them.
+    """
+    n_classes, _, n_topics = params.topic_prior.shape
+    room = []
+    for shard in shards:
+        n_docs = len(shard.known)
+        gamma = np.broadcast_to(params.topic_prior + 1.0 / n_topics, (n_docs, *params.topic_prior.shape)).copy()
+        delta = np.full((len(shard.bags.words), n_classes), 1.0 / n_classes)
+        room.append(Beliefs(gamma, delta, np.where(shard.known >= 0, shard.known, 0.5)))
+    return room
+
+
+def em(
+    shards: Sequence[Shard], start: Params, settings: Settings, beliefs: Sequence[Beliefs] | None = None
+) -> Iterator[tuple[Params, StepInfo]]:
+    """Rounds of EM. Each yields parameters and the bound they reach; the last one says whether EM converged."""
+    params = start
+    before = -np.inf
+    worst_fall = 0.0
+    newton_converged = True
+    for iteration in range(1, settings.max_iter + 1):
+        stats = _expectation(shards, params, settings, beliefs)
+        bound = _total_bound(stats, params)
+        change = (bound - before) / abs(bound) if np.isfinite(before) else np.inf
+        worst_fall = max(worst_fall, -change)
+        converged = abs(change) < settings.tol
+        yield (
+            params,
+            StepInfo(
+                iteration, bound, change, worst_fall, stats.n_passes, stats.n_unsettled, newton_converged, converged
+            ),
+        )
+        if converged:
+            return
+        params, newton_converged = _maximisation(params, stats, settings)
+        before = bound
+
+
+class Best:
+    """The best parameters seen in the rounds of one fit, and its history."""
+
+    def __init__(self) -> None:
+        self.params: Params | None = None
+        self.bound = -np.inf
+        self.bounds: list[float] = []
+        self.converged = False
+        self.worst_fall = 0.0
+        self.newton_converged = True
+
+    def see(self, params: Params, info: StepInfo) -> None:
+        """Take note of a round."""
+        self.bounds.append(info.bound)
+        self.converged = info.converged
+        self.worst_fall = info.worst_fall
+        self.newton_converged = info.newton_converged
+        if self.params is None or info.bound > self.bound:
+            self.params, self.bound = params, info.bound
+
+
+def label_probs(shards: Sequence[Shard], params: Params, settings: Settings) -> Array:
+    """Δ (documents, classes) under fixed parameters: the consensus."""
+    parts = settings.engine.map(lambda shard: _shard_step(shard, params, settings, None)[1], shards)
+    return np.concatenate(list(parts))
+
+
+def _expectation(
+    shards: Sequence[Shard], params: Params, settings: Settings, beliefs: Sequence[Beliefs] | None
+) -> ShardStats:
+    work = [(shard, None if beliefs is None else beliefs[k]) for k, shard in enumerate(shards)]
+    _ = params.word_weights  # computed once, before threads ask for it
+    return merge(settings.engine.map(lambda item: _shard_step(item[0], params, settings, item[1])[0], work))
+
+
+def _shard_step(shard: Shard, params: Params, settings: Settings, beliefs: Beliefs | None) -> tuple[ShardStats, Array]:
+    """E-step of a shard, with the votes counted in: prior and votes reach the kernel as log-odds (maths, eq. 6)."""
+    log_odds = np.broadcast_to(base_rate.log_odds(params.class_prior), shard.known.shape)
+    if shard.votes is None or settings.annotators is None or params.annotator_rates is None:
+        return e_step(
+            shard.bags, Labels(shard.known, np.ascontiguousarray(log_odds)), params, settings.stopping, beliefs
+        )
+    said = settings.annotators.evidence(shard.votes, params.annotator_rates)
+    labels = Labels(shard.known, log_odds + said.log_odds)
+    stats, probs = e_step(shard.bags, labels, params, settings.stopping, beliefs)
+    counted = settings.annotators.count(shard.votes, probs)
+    return replace(stats, vote_counts=counted, bound=stats.bound + float(said.absent.sum())), probs
+
+
+def _total_bound(stats: ShardStats, params: Params) -> float:
+    """Documents' parts, log p(λ = 0), and the cost of q(β) (maths, eqs. 12 and 18)."""
+    return stats.bound + stats.n_docs * float(np.log1p(-params.class_prior).sum()) - topic_divergence(params)
+
+
+def _maximisation(params: Params, stats: ShardStats, settings: Settings) -> tuple[Params, bool]:
+    topics = update_topics(params, stats)
+    rates = params.annotator_rates
+    if settings.annotators is not None and rates is not None:
+        rates = settings.annotators.update(stats.vote_counts, rates)
+    following = Params(
+        topic_prior=topics.topic_prior,
+        topic_words=topics.topic_words,
+        class_prior=base_rate.update(stats.label_sums, stats.n_docs),
+        word_counts=topics.word_counts,
+        word_prior=topics.word_prior,
+        annotator_rates=rates,
+    )
+    return following, topics.newton_converged

@@ -1,0 +1,110 @@
+"""What estimators accept as labels and votes, and what they start from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from palda.data.types import Votes, names_array
+from palda.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from palda.data.frozen import Strings
+
+    Array = NDArray[np.float64]
+
+__all__ = ["as_votes", "class_names", "label_table", "mean_where_unknown", "vote_shares"]
+
+
+def label_table(Y: Any) -> tuple[NDArray[np.int8], NDArray[Any]]:
+    """Labels as 1, 0 and -1, and the names of the columns."""
+    if Y is None:
+        raise ValueError("y is None, but this estimator requires y to be passed: the target y cannot be None")
+    columns = getattr(Y, "columns", None)
+    table = np.asarray(Y.toarray() if hasattr(Y, "toarray") else Y)
+    if table.ndim == 1:
+        raise ValueError(
+            f"a table of labels (documents, classes) is needed, not a 1-D array of {len(table)}: "
+            "y should be a 2d array with a column for each class; reshape one class with Y.reshape(-1, 1)"
+        )
+    if table.ndim != 2 or 0 in table.shape:
+        raise ValueError(f"labels have shape {table.shape}, not (documents, classes)")
+    known = _known(table)
+    names = np.arange(table.shape[1]) if columns is None else class_names(columns)
+    return known, names
+
+
+def _known(table: NDArray[Any]) -> NDArray[np.int8]:
+    numbers = table
+    if table.dtype.kind not in "biuf":
+        try:
+            numbers = table.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(
+                "Only binary classification is supported: labels must be 0, 1, or -1/NaN for unknown"
+            ) from None
+    if numbers.dtype.kind == "f" and np.isinf(numbers).any():
+        raise ValueError("labels contain infinity; use -1 or NaN for an unknown label")
+    unknown = (numbers == -1) | (np.isnan(numbers) if numbers.dtype.kind == "f" else False)
+    if not np.isin(numbers[~unknown], (0, 1)).all():
+        odd = numbers[~unknown & (numbers != 0) & (numbers != 1)].ravel()[0]
+        raise ValueError(
+            f"Only binary classification is supported. Unknown label type: {odd!r} is not 0, 1, or -1/NaN for unknown"
+        )
+    return np.where(unknown, -1, numbers == 1).astype(np.int8)
+
+
+def class_names(names: Iterable[object]) -> NDArray[Any]:
+    """Whole numbers as they are, anything else as text."""
+    listed = list(names)
+    if all(isinstance(name, (int, np.integer)) for name in listed):
+        return np.array(listed)
+    return names_array(listed)
+
+
+def mean_where_unknown(known: NDArray[np.int8]) -> Array:
+    """Labels, with each class's share of the known ones standing in for unknown ones; ½ where nothing is known."""
+    is_known = known >= 0
+    n_known = is_known.sum(axis=0)
+    shares = np.where(n_known > 0, (known == 1).sum(axis=0) / np.maximum(n_known, 1), 0.5)
+    return np.where(is_known, known, shares)
+
+
+def vote_shares(votes: Votes) -> Array:
+    """Share of votes for "present" of each pair, drawn a little towards the class's own share: the start."""
+    yes, total = votes.yes_per_pair(), votes.per_pair()
+    overall = (yes.sum(axis=0) + 1.0) / (total.sum(axis=0) + 2.0)
+    shares: Array = (yes + overall) / (total + 1.0)
+    return shares
+
+
+def as_votes(votes: Any, doc_ids: Iterable[object] | None, n_docs: int) -> Votes:
+    """Votes whose documents are the rows of X."""
+    ids = None if doc_ids is None else names_array(doc_ids)
+    if ids is not None and len(ids) != n_docs:
+        raise DataError(f"X has {n_docs} documents, but there are {len(ids)} doc_ids")
+    if isinstance(votes, Votes):
+        given = votes if ids is None or np.array_equal(votes.doc_ids, ids) else _joined(votes, ids)
+    elif hasattr(votes, "columns"):
+        if ids is None:
+            raise DataError("votes in a data frame are joined by document id: pass doc_ids=, or a Corpus as X")
+        given = Votes.from_frame(votes, documents=ids)
+    elif votes is None:
+        raise ValueError("votes are needed: this estimator requires y to be passed, but the target y is None")
+    else:
+        given = Votes.from_array(votes, doc_ids=ids)
+    if given.n_docs != n_docs:
+        raise DataError(
+            f"X has {n_docs} documents, but the votes speak of {given.n_docs}; join them by id with doc_ids="
+        )
+    return given
+
+
+def _joined(votes: Votes, ids: Strings) -> Votes:
+    """The same votes with the documents of ``ids`` as rows."""
+    return Votes.from_frame(votes.to_frame().astype({"doc": object}), documents=ids, classes=votes.classes)
