@@ -86,7 +86,7 @@ def codes_of(
         found = dict.fromkeys(names)
         found.pop("", None)
         axis = names_array(sorted(found) if by_name else found)
-    position = {name: place for place, name in enumerate(axis)}
+    position = dict(zip(axis, range(len(axis)), strict=True))
     places = [position.get(name, _UNKNOWN) if name else _BLANK_NAME for name in names] + [_BLANK_NAME]
     positions = np.array(places, dtype=np.int32)[codes]
     if len(positions) and positions.min() < 0:

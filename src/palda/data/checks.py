@@ -236,7 +236,11 @@ def _stable_order(key: NDArray[np.int64]) -> NDArray[np.int64]:
     bits = len(key).bit_length()
     if int(key.max()) >= 1 << (62 - bits):
         return np.argsort(key, kind="stable")
-    return np.sort((key << bits) | position) & ((1 << bits) - 1)
+    both = key << bits
+    both |= position
+    both.sort()
+    both &= (1 << bits) - 1
+    return both
 
 
 def _first_clash(order: NDArray[np.int64], votes: NDArray[np.int8], start: int) -> tuple[int, int]:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from palda.data.export_cells import Row
 
-    BlankRule = Literal["none", "abstained"] | None
-
 __all__ = ["BlankRule", "Layout", "gather"]
+
+BlankRule = Literal["none", "abstained"] | None
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,8 @@ def gather(
     inputs = {name.removeprefix(layout.inputs): name for name in rows[0].cells if name.startswith(layout.inputs)}
     id_column = _id_column(list(rows[0].cells), inputs, layout, id, file)
     others = [name for name, column in inputs.items() if column != id_column]
-    text_name = text_field(others, text and text.removeprefix(layout.inputs), file)
+    candidates = others if text is None else [*inputs]
+    text_name = text_field(candidates, text and text.removeprefix(layout.inputs), file)
     export = Export()
     export.add_classes(asked.boxes)
     for row in rows:
@@ -224,15 +225,15 @@ def _groups_and_lists(filled: Mapping[str, list[Any]]) -> tuple[dict[str, dict[s
     groups: dict[str, dict[str, str]] = {}
     lists: list[str] = []
     for name, cells in filled.items():
-        question, dot, choice = name.rpartition(".")
+        question, dot, _ = name.rpartition(".")
         if all(_tick_of(cell) is not None for cell in cells) and (dot or cells):
-            groups.setdefault(question, {})[choice] = name
+            groups.setdefault(question, {})[_choice(name)] = name
         elif cells:
             lists.append(name)
     for question in [name for name, boxes in groups.items() if name and len(boxes) == 1]:
         (box,) = groups.pop(question).values()
         if filled[box]:
-            groups.setdefault("", {})[question] = box
+            groups.setdefault("", {})[question.strip()] = box
     return groups, lists
 
 
@@ -252,11 +253,18 @@ _USUAL_NAMES = {*checks.ALIASES["labels"], *checks.ALIASES["label"]}
 def _given_question(
     names: Sequence[str], filled: Mapping[str, list[Any]], groups: Mapping[str, dict[str, str]]
 ) -> dict[str, str] | str | None:
-    """Boxes of a question or of single columns, or a column of lists; None when some name is unknown."""
+    """Boxes of a question, single boxes, or a column of lists; None when some name is unknown."""
     if len(names) == 1 and names[0] in groups:
         return groups[names[0]]
-    if not names or not all(name in filled for name in names):
+    single = groups.get("", {})
+    boxes = {name if name in single else _choice(name): single.get(name, name) for name in names}
+    if not boxes or not all(box in filled for box in boxes.values()):
         return None
-    boxes = {name.rpartition(".")[2]: name for name in names}
-    is_list = len(names) == 1 and not all(_tick_of(cell) is not None for cell in filled[names[0]])
-    return names[0] if is_list or not filled[names[0]] else boxes
+    cells = [cell for box in boxes.values() for cell in filled[box]]
+    is_list = len(names) == 1 and not (cells and all(_tick_of(cell) is not None for cell in cells))
+    return names[0] if is_list else boxes
+
+
+def _choice(name: str) -> str:
+    """Class of a box called ``<question>.<class>`` or ``<class>``."""
+    return name.rpartition(".")[2].strip() or name

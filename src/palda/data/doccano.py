@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from palda.data import checks
-from palda.data.export_cells import ABSTAINED, Answer, Export, Row, class_names, export_reader, is_empty, parse_json
+from palda.data.export_cells import ABSTAINED, Answer, Export, Row, class_names, is_empty, parse_json
 from palda.data.files import csv_rows, file_name, json_lines, read_bytes
 from palda.errors import DataError, PaldaWarning
 
@@ -36,7 +36,6 @@ _LABEL_FIELDS = ("label", "labels", "categories", "cats")
 _BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, struct.error)
 
 
-@export_reader
 def read_doccano(
     path: str | os.PathLike[str],
     *,
@@ -156,7 +155,7 @@ def _guess_empty(looks: Sequence[_Look], file: str) -> EmptyRule:
         "were taken as not looked at by that user; export only approved documents, or pass empty='none' if no class "
         "applies to them (empty='missing' for no warning)",
         PaldaWarning,
-        stacklevel=4,
+        stacklevel=3,
     )
     return "missing"
 

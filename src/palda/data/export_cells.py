@@ -7,8 +7,7 @@ import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import mktime_tz, parsedate_tz
-from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from palda.errors import DataError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from palda.data.types import Dataset
 
@@ -31,7 +30,6 @@ __all__ = [
     "Export",
     "Row",
     "class_names",
-    "export_reader",
     "is_empty",
     "is_true",
     "moment",
@@ -39,21 +37,6 @@ __all__ = [
     "table_rows",
     "text_field",
 ]
-
-_Reader = TypeVar("_Reader", bound="Callable[..., Dataset]")
-
-
-def export_reader(read: _Reader) -> _Reader:
-    """Reader that refuses what is nested so deeply that Python cannot even print it in a message."""
-
-    @wraps(read)
-    def guarded(path: Source, **options: Any) -> Dataset:
-        try:
-            return read(path, **options)
-        except RecursionError:
-            raise DataError("is nested too deeply to be data", file=file_name(path)) from None
-
-    return cast("_Reader", guarded)
 
 
 class Answer(NamedTuple):
@@ -149,8 +132,10 @@ class Export:
         """Everything gathered; without ``classes``, the classes are those asked about or chosen, sorted."""
         checks.require_choice(duplicates, ("error", "last", "first", "drop"), "duplicates")
         if classes is None and self._classes:
-            chosen = ({*(annotation.present or ()), *(annotation.absent or ())} for annotation in self._annotations)
-            classes = sorted(self._classes.union(*chosen))
+            names = set(self._classes)
+            for annotation in self._annotations:
+                names.update(annotation.present or (), annotation.absent or ())
+            classes = sorted(names)
         return dataset_from_annotations(
             self._annotations,
             self._texts,

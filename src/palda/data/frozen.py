@@ -26,8 +26,7 @@ _Array = TypeVar("_Array", bound="np.ndarray[Any, Any]")
 def names_array(names: Iterable[object]) -> Strings:
     """Names as a read-only array of Python strings."""
     listed = [name.strip() if type(name) is str else checks.name_text(name) for name in names]
-    array = np.empty(len(listed), dtype=object)
-    array[:] = listed
+    array = np.fromiter(listed, dtype=object, count=len(listed))
     return _frozen(array)
 
 

@@ -13,7 +13,6 @@ from palda.data.export_cells import (
     Export,
     Row,
     class_names,
-    export_reader,
     is_empty,
     is_true,
     moment,
@@ -45,7 +44,6 @@ _TABLES = frozenset({".csv", ".tsv", ".tab", ".txt"})
 _LOOKS_LIKE_JSON = re.compile(r'\s*(\{"|\[[{"])')
 
 
-@export_reader
 def read_labelstudio(
     path: str | os.PathLike[str],
     *,

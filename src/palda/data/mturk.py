@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from palda.data import checks
 from palda.data.crowd_tables import Layout, gather
-from palda.data.export_cells import export_reader, is_empty, parse_json, table_rows
+from palda.data.export_cells import is_empty, parse_json, table_rows
 from palda.data.files import file_name
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ _LAYOUT = Layout(
 _FORM = "Answer.taskAnswers"
 
 
-@export_reader
 def read_mturk(
     path: str | os.PathLike[str],
     *,

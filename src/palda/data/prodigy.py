@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from palda.data import checks
-from palda.data.export_cells import ABSTAINED, Answer, Export, Row, class_names, export_reader, moment
+from palda.data.export_cells import ABSTAINED, Answer, Export, Row, class_names, moment
 from palda.data.files import file_name, json_lines, read_text
 from palda.errors import DataError, PaldaWarning
 
@@ -27,7 +27,6 @@ _MACHINERY = frozenset(
 _SERVER_START = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d")
 
 
-@export_reader
 def read_prodigy(
     path: str | os.PathLike[str],
     *,
@@ -164,5 +163,5 @@ def _warn_about_sessions(annotators: Sequence[str], file: str) -> None:
             f"{file}: annotators such as {checks.shown(times[0])} are starts of the server, not people; give every "
             "annotator a session (?session=name in the address)",
             PaldaWarning,
-            stacklevel=4,
+            stacklevel=3,
         )

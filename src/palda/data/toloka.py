@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from palda.data.crowd_tables import Layout, gather
-from palda.data.export_cells import export_reader, table_rows
+from palda.data.export_cells import table_rows
 from palda.data.files import file_name
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ _LAYOUT = Layout(
 )
 
 
-@export_reader
 def read_toloka(
     path: str | os.PathLike[str],
     *,
