@@ -50,7 +50,7 @@ _T = TypeVar("_T")
 _GZIP = b"\x1f\x8b"
 _ENCODINGS_BY_MARK = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _DELIMITERS = (",", "\t", ";", "|")
-_BLOCK_BYTES = 1 << 22
+_BLOCK_BYTES = 1 << 21
 _WORD = 8  # bytes compared at once
 _LONGEST_CELL = 64
 _MASKS = np.array(  # of the bytes that belong to a cell: one for each of its words and each length
@@ -318,7 +318,7 @@ def _factorize(parts: list[NDArray[np.uint64]]) -> tuple[NDArray[np.int64], NDAr
     return codes, first
 
 
-def _merge_blocks(blocks: Iterable[list[_Coded]], n_columns: int) -> list[pd.Categorical]:
+def _merge_blocks(blocks: Iterable[list[_Coded]], n_columns: int) -> list[pd.Categorical[Any]]:
     """Columns over the cells of all blocks, which stay in order of appearance."""
     columns: list[list[_Coded]] = [[] for _ in range(n_columns)]
     for block in blocks:
@@ -327,11 +327,11 @@ def _merge_blocks(blocks: Iterable[list[_Coded]], n_columns: int) -> list[pd.Cat
     return [_merge_column(column) for column in columns]
 
 
-def _merge_column(blocks: list[_Coded]) -> pd.Categorical:
+def _merge_column(blocks: list[_Coded]) -> pd.Categorical[Any]:
     import pandas as pd
 
     if not blocks:
-        return pd.Categorical.from_codes([], categories=pd.Index([], dtype=object))
+        blocks = [_Coded(np.empty(0, dtype=np.int32), np.empty((0, 1), dtype=np.uint64))]
     width = max(block.cells.shape[1] for block in blocks)
     cells = np.concatenate([np.pad(block.cells, ((0, 0), (0, width - block.cells.shape[1]))) for block in blocks])
     places, first = _factorize([np.ascontiguousarray(word) for word in cells.T])

@@ -1,0 +1,21 @@
+"""``python -m benchmarks [name ...]``: run all benchmarks, or those named."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+NAMES = ("read_votes", "agreement", "e_step")
+
+
+def main() -> None:
+    for name in sys.argv[1:] or NAMES:
+        if name not in NAMES:
+            sys.exit(f"there is no benchmark {name!r}; choose from {', '.join(NAMES)}")
+        print(f"== {name} ==", flush=True)
+        import_module(f"benchmarks.{name}").main()
+        print(flush=True)
+
+
+if __name__ == "__main__":
+    main()
