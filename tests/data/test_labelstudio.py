@@ -256,6 +256,7 @@ def test_one_id_with_two_texts_is_an_error(tmp_path: Path) -> None:
         ("[3]", "row 1: 3 is not a task"),
         ("[{", "is not JSON at line 1"),
         ([task(1) | {"annotations": "none"}], "row 1, column 'annotations': 'none' is not a list of objects"),
+        ([task(1, annotation([7], choices("a")))], "row 1, column 'completed_by': [7] is not a name"),
         ([task(1) | {"id": None}], "row 1: the document id is blank"),
         ([task(1), task(2) | {"data": 3}], "row 2, column 'data': 3 is not an object"),
         ([task(1, annotation(1, choices({"a": 1})))], "column 'value': {'choices': [{'a': 1}]} is not a list"),

@@ -154,6 +154,14 @@ def test_boxes_can_be_chosen_one_by_one(tmp_path: Path) -> None:
     assert read_mturk(path, answer=["sport", "crime"]).classes.tolist() == ["crime", "sport"]
     assert read_mturk(path, answer="sport").classes.tolist() == ["sport"]
     assert read_mturk(path).classes.tolist() == ["crime", "sport", "unsure"]
+    path = save(tmp_path, row("A1", Answer__sport__on="true", Answer__law__on="false", Answer__tax__on=""))
+    assert read_mturk(path, answer=["sport", "law"]).classes.tolist() == ["law", "sport"]
+    assert read_mturk(path, answer=["tax.on", "sport"], classes=["on", "sport"]).classes.tolist() == ["on", "sport"]
+
+
+def test_blanks_around_the_name_of_a_box_do_not_count(tmp_path: Path) -> None:
+    cells = {"Answer.topics. sport ": "true", "Answer.topics.law": "false"}
+    assert read_mturk(save(tmp_path, row("A1") | cells)).classes.tolist() == ["law", "sport"]
 
 
 def test_partial_leaves_what_a_list_does_not_name_unjudged(tmp_path: Path) -> None:

@@ -81,6 +81,10 @@ def test_lists_are_json_or_text_with_commas_or_semicolons(tmp_path: Path, both: 
     }
 
 
+def test_a_class_may_start_with_a_bracket(tmp_path: Path) -> None:
+    assert read_toloka(save(tmp_path, row("w1", "[unclear]; sport"))).classes.tolist() == ["[unclear]", "sport"]
+
+
 def test_an_object_that_says_false_judges_only_what_it_names(tmp_path: Path) -> None:
     data = read_toloka(save(tmp_path, row("w1", '{"sport":true,"law":false}'), row("w2", '{"tax":true}')))
     assert answers(data) == {("d1", "w1"): {"law": 0, "sport": 1}, ("d1", "w2"): {"law": 0, "sport": 0, "tax": 1}}
@@ -164,6 +168,7 @@ def test_the_document_is_the_input_id_else_the_task_else_the_text(tmp_path: Path
     del cells["ASSIGNMENT:task_id"]
     assert read_toloka(save(tmp_path, cells)).doc_ids.tolist() == ['a "quoted"\tstory about d1']
     assert read_toloka(save(tmp_path, cells), id="source").doc_ids.tolist() == ["BBC"]
+    assert list(read_toloka(save(tmp_path, cells), id="source", text="source").corpus) == ["BBC"]
 
 
 def test_the_latest_submission_counts(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ class Threads:
 
     def map(self, function: Callable[[S], R], shards: Sequence[S]) -> Iterator[R]:
         """Apply the function to each shard; results in shard order."""
-        if self.n_jobs == 1 or len(shards) == 1:
+        if self.n_jobs == 1 or len(shards) <= 1:
             yield from map(function, shards)
             return
         with ThreadPoolExecutor(min(self.n_jobs, len(shards))) as pool:

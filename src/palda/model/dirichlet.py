@@ -47,8 +47,12 @@ def fit_dirichlet(start: Array, log_theta: Array, n_docs: Array) -> Fitted:
     for _ in range(_MAX_STEPS):
         moving = np.flatnonzero(~resting)
         step, promise = _newton_step(rows[moving], mean_log[moving])
-        rows[moving], gained = _line_search(rows[moving], mean_log[moving], step)
-        resting[moving] = (promise <= _ENOUGH) | ~gained
+        found, gained = _line_search(rows[moving], mean_log[moving], step)
+        last = promise <= _ENOUGH
+        # a gain that small drowns in the objective's rounding, but the gradient still sees it: step without a search
+        found[last] = np.clip(rows[moving][last] + step[last], SMALLEST, LARGEST)
+        rows[moving] = found
+        resting[moving] = last | ~gained
         if resting.all():
             break
     alpha[active] = rows

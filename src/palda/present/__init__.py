@@ -1,0 +1,1 @@
+"""The only place that prints: views, console, command line, report."""

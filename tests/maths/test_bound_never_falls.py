@@ -1,0 +1,105 @@
+"""With every document's beliefs carried from round to round, no round of EM lowers the bound."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse
+
+from palda.annotators.one_coin import OneCoin
+from palda.data import simulate
+from palda.data.reuters import read_reuters
+from palda.data.types import Votes
+from palda.data.words import TextWords
+from palda.fit import Settings, carried_beliefs, cut_shards, em
+from palda.inputs import vote_shares
+from palda.kernels import Stopping
+from palda.model.start import first_params
+from palda.model.state import Params
+from palda.priors import base_rate
+
+N_TOPICS = 6
+ROUNDS = 100
+STOPPING = Stopping(max_passes=4, tolerance=1e-4)
+
+
+def start_of(counts: sparse.csr_array, guess: NDArray[np.float64], votes: Votes | None, *, smoothed: bool) -> Params:
+    class_prior = base_rate.update(guess.sum(axis=0), len(guess))
+    rng = np.random.default_rng(5)
+    start = first_params(counts, class_prior, N_TOPICS, rng, smoothing=smoothed)
+    # away from any symmetric start: all α equal would leave classes equal for many rounds
+    bent = start.topic_prior * rng.uniform(0.5, 1.5, start.topic_prior.shape)
+    rates = None if votes is None else np.full(votes.n_annotators, 0.7)
+    return Params(bent, start.topic_words, class_prior, start.word_counts, start.word_prior, rates)
+
+
+def bounds_of_fit(
+    counts: sparse.csr_array, labels: NDArray[np.int8], votes: Votes | None, *, smoothed: bool
+) -> NDArray[np.float64]:
+    known = labels if votes is None else np.full_like(labels, -1)
+    guess = labels.astype(float) if votes is None else vote_shares(votes)
+    start = start_of(counts, guess, votes, smoothed=smoothed)
+    shards = cut_shards(counts, known, votes, n_shards=2)
+    settings = Settings(None if votes is None else OneCoin(), max_iter=ROUNDS, tol=0.0, stopping=STOPPING)
+    rounds = em(shards, start, settings, carried_beliefs(shards, start))
+    return np.array([info.bound for _, info in rounds])
+
+
+def assert_never_falls(bounds: NDArray[np.float64]) -> None:
+    growth = np.diff(bounds) / np.abs(bounds[1:])
+    assert growth.min() >= -1e-9, f"round {growth.argmin() + 2} lowered the bound by {-growth.min():.1e} of its size"
+    assert bounds[-1] > bounds[0]
+
+
+@pytest.mark.parametrize("kernel", ["compiled", "reference"])
+@pytest.mark.parametrize("smoothed", [False, True])
+@pytest.mark.parametrize("crowd", [False, True])
+def test_the_bound_never_falls_on_simulated_documents(
+    monkeypatch: pytest.MonkeyPatch, kernel: str, smoothed: bool, crowd: bool
+) -> None:
+    monkeypatch.setenv("PALDA_KERNEL", kernel)
+    n_docs, length = (100, 40) if kernel == "compiled" else (10, 20)
+    world = simulate.documents(n_docs, 4, N_TOPICS, 50, seed=2, doc_length=length)
+    votes = simulate.crowd(world, [0.9, 0.8, 0.7, 0.6, 0.3], seed=3, votes_per_doc=3)[0] if crowd else None
+    bounds = bounds_of_fit(world.corpus.counts, world.labels, votes, smoothed=smoothed)
+    assert_never_falls(bounds)
+
+
+@pytest.mark.parametrize("smoothed", [False, True])
+def test_the_bound_never_falls_when_labels_are_partly_known(smoothed: bool) -> None:
+    world = simulate.documents(80, 4, N_TOPICS, 50, seed=4, doc_length=40)
+    labels = world.labels.astype(np.int8).copy()
+    labels[np.random.default_rng(0).random(labels.shape) < 0.5] = -1
+    guess = np.where(labels >= 0, labels, 0.3)
+    start = start_of(world.corpus.counts, guess, None, smoothed=smoothed)
+    shards = cut_shards(world.corpus.counts, labels)
+    settings = Settings(max_iter=ROUNDS, tol=0.0, stopping=STOPPING)
+    rounds = em(shards, start, settings, carried_beliefs(shards, start))
+    assert_never_falls(np.array([info.bound for _, info in rounds]))
+
+
+@cache
+def reuters_subset(folder: Path, n_docs: int) -> tuple[sparse.csr_array, NDArray[np.int8]]:
+    """Stories of one file that have one of its six most frequent topics."""
+    stories = read_reuters(folder / "reuters21578" / "reut2-000.sgm.gz")
+    classes = np.argsort(-(stories.gold == 1).sum(axis=0), kind="stable")[:6]
+    rows = np.flatnonzero((stories.gold[:, classes] == 1).any(axis=1))[:n_docs]
+    counts = TextWords(min_docs=3).fit_transform(stories.corpus.take(rows))
+    return sparse.csr_array(counts), stories.gold[np.ix_(rows, classes)]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("kernel", ["compiled", "reference"])
+@pytest.mark.parametrize("smoothed", [False, True])
+@pytest.mark.parametrize("crowd", [False, True])
+def test_the_bound_never_falls_on_reuters(
+    monkeypatch: pytest.MonkeyPatch, data_folder: Path, kernel: str, smoothed: bool, crowd: bool
+) -> None:
+    monkeypatch.setenv("PALDA_KERNEL", kernel)
+    counts, labels = reuters_subset(data_folder, 120 if kernel == "compiled" else 6)
+    votes = simulate.crowd(labels, [0.9, 0.8, 0.7, 0.6, 0.3], seed=1, votes_per_doc=3)[0] if crowd else None
+    assert_never_falls(bounds_of_fit(counts, labels, votes, smoothed=smoothed))

@@ -1,0 +1,149 @@
+"""Compiled code gives what readable NumPy gives, on anything that can be thrown at it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from palda.errors import PaldaError
+from palda.kernels import Bags, Beliefs, Labels, ShardResult, Stopping, Topics, active, compiled, reference
+
+Array = NDArray[np.float64]
+
+
+class Inputs(NamedTuple):
+    bags: Bags
+    labels: Labels
+    topics: Topics
+    stopping: Stopping
+    beliefs: Beliefs
+
+
+@st.composite
+def inputs(draw: st.DrawFn) -> Inputs:
+    """Sizes and options from Hypothesis, which shrinks them; numbers from a seed, which it need not."""
+    n_docs, n_classes = draw(st.integers(1, 5)), draw(st.integers(1, 4))
+    n_topics, n_words = draw(st.integers(1, 5)), draw(st.integers(1, 9))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    bags = random_bags(rng, n_docs, n_words, fractional=draw(st.booleans()), most=draw(st.sampled_from([3, 1000])))
+    topics = Topics(
+        np.exp(rng.uniform(np.log(1e-3), np.log(10.0), (n_classes, 2, n_topics))),
+        random_weights(rng, n_words, n_topics, zero_share=draw(st.sampled_from([0.0, 0.3, 0.8]))),
+    )
+    known = rng.integers(-1, 2, (n_docs, n_classes)).astype(np.int8)
+    unknown_share = draw(st.sampled_from([0.0, 0.5, 1.0]))
+    known[rng.random(known.shape) < unknown_share] = -1
+    log_odds = rng.normal(size=known.shape) * draw(st.sampled_from([0.0, 1.0, 30.0, 1000.0]))
+    carried = draw(st.booleans())
+    beliefs = random_beliefs(rng, bags, known, topics, n_docs if carried else 0)
+    stopping = Stopping(draw(st.integers(1, 6)), -1.0)  # never settled: both make all passes
+    return Inputs(bags, Labels(known, np.clip(log_odds, -1e3, 1e3)), topics, stopping, beliefs)
+
+
+def random_bags(rng: np.random.Generator, n_docs: int, n_words: int, *, fractional: bool, most: int) -> Bags:
+    """Documents of 0 to all distinct words."""
+    words = [np.sort(rng.choice(n_words, rng.integers(0, n_words + 1), replace=False)) for _ in range(n_docs)]
+    starts = np.concatenate(([0], np.cumsum([len(doc) for doc in words])))
+    counts = rng.integers(1, most, starts[-1]).astype(np.float64)
+    if fractional:
+        counts *= rng.random(len(counts))
+    return Bags(starts.astype(np.int64), np.concatenate(words).astype(np.int32), counts)
+
+
+def random_weights(rng: np.random.Generator, n_words: int, n_topics: int, zero_share: float) -> Array:
+    """(words, topics), some of them zero; with many zeros some words have no mass in any topic."""
+    weights = rng.dirichlet(np.full(n_words, 0.3), n_topics).T + 1e-12
+    weights[rng.random(weights.shape) < zero_share] = 0.0
+    return np.ascontiguousarray(weights)
+
+
+def random_beliefs(
+    rng: np.random.Generator, bags: Bags, known: NDArray[np.int8], topics: Topics, n_docs: int
+) -> Beliefs:
+    n_classes, _, n_topics = topics.prior.shape
+    if not n_docs:
+        return Beliefs(np.zeros((0, n_classes, 2, n_topics)), np.zeros((0, n_classes)), np.zeros((0, n_classes)))
+    evidence = rng.gamma(1.0, 3.0, (n_docs, n_classes, 2, n_topics)) * possible_blocks(known)[..., None]
+    return Beliefs(
+        topics.prior + evidence,
+        rng.dirichlet(np.ones(n_classes), len(bags.words)),
+        np.where(known >= 0, known, rng.random(known.shape)),
+    )
+
+
+def possible_blocks(known: NDArray[np.int8]) -> NDArray[np.bool_]:
+    """(docs, classes, 2): blocks of states that may be; the others keep their prior, and no kernel need look."""
+    return np.stack((known != 1, known != 0), axis=2)
+
+
+def copied(beliefs: Beliefs) -> Beliefs:
+    return Beliefs(*(array.copy() for array in beliefs))
+
+
+def assert_close(ours: Array, truth: Array, what: str) -> None:
+    """Relative to the truth, absolute where it is smaller than one word, one nat or certainty."""
+    np.testing.assert_allclose(ours, truth, rtol=1e-10, atol=1e-10, err_msg=what)
+
+
+def assert_same_result(ours: ShardResult, truth: ShardResult) -> None:
+    for name in ("word_counts", "log_theta", "n_blocks", "label_probs", "bounds"):
+        assert_close(getattr(ours, name), getattr(truth, name), name)
+    assert (ours.n_passes, ours.n_unsettled) == (truth.n_passes, truth.n_unsettled)
+
+
+@settings(deadline=None, max_examples=300, derandomize=True)
+@given(inputs())
+def test_compiled_equals_reference(given_inputs: Inputs) -> None:
+    theirs, ours = copied(given_inputs.beliefs), copied(given_inputs.beliefs)
+    truth = reference.mean_field(*given_inputs._replace(beliefs=theirs))
+    result = compiled.mean_field(*given_inputs._replace(beliefs=ours))
+    assert_same_result(result, truth)
+    assert np.isfinite(truth.bounds).all()
+    if len(ours.topic_counts):
+        possible = possible_blocks(given_inputs.labels.known)
+        assert_close(ours.topic_counts[possible], theirs.topic_counts[possible], "topic_counts")
+    assert_close(ours.token_class_probs, theirs.token_class_probs, "token_class_probs")
+    assert_close(ours.label_probs, theirs.label_probs, "label_probs")
+
+
+@settings(deadline=None, max_examples=50, derandomize=True)
+@given(inputs())
+def test_counts_of_topics_and_words_add_up_to_the_words_with_mass(given_inputs: Inputs) -> None:
+    bags, _, topics, _, _ = given_inputs
+    result = compiled.mean_field(*given_inputs._replace(beliefs=copied(given_inputs.beliefs)))
+    per_word = np.bincount(bags.words, bags.counts, minlength=len(topics.word_weights))
+    has_mass = topics.word_weights.any(axis=1)
+    np.testing.assert_allclose(result.word_counts.sum(axis=1), np.where(has_mass, per_word, 0.0), rtol=1e-12)
+
+
+@settings(deadline=None, max_examples=50, derandomize=True)
+@given(inputs())
+def test_beliefs_stay_probabilities_and_observed_labels_stay_as_observed(given_inputs: Inputs) -> None:
+    known = given_inputs.labels.known
+    result = compiled.mean_field(*given_inputs._replace(beliefs=copied(given_inputs.beliefs)))
+    assert ((result.label_probs >= 0) & (result.label_probs <= 1)).all()
+    np.testing.assert_array_equal(result.label_probs[known >= 0], known[known >= 0])
+
+
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(inputs())
+def test_kernels_agree_on_when_a_document_has_settled(given_inputs: Inputs) -> None:
+    patient = given_inputs._replace(stopping=Stopping(40, 1e-3))
+    truth = reference.mean_field(*patient._replace(beliefs=copied(given_inputs.beliefs)))
+    result = compiled.mean_field(*patient._replace(beliefs=copied(given_inputs.beliefs)))
+    assert (result.n_passes, result.n_unsettled) == (truth.n_passes, truth.n_unsettled)
+
+
+def test_the_variable_chooses_the_kernel_and_nonsense_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALDA_KERNEL", "reference")
+    assert active() is reference
+    monkeypatch.setenv("PALDA_KERNEL", "compiled")
+    assert active() is compiled
+    monkeypatch.setenv("PALDA_KERNEL", "fast")
+    with pytest.raises(PaldaError, match="'compiled' or 'reference'"):
+        active()

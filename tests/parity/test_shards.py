@@ -1,0 +1,85 @@
+"""However the documents are cut and whoever works on them, the parameters come out the same."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from palda.annotators.one_coin import OneCoin
+from palda.data import simulate
+from palda.engine.threads import Threads
+from palda.fit import Settings, cut_shards, em, label_probs
+from palda.inputs import vote_shares
+from palda.model.start import first_params
+from palda.model.state import Params
+from palda.priors import base_rate
+
+WORLD = simulate.documents(120, 4, 5, 60, seed=6, doc_length=40, lengths="poisson")
+VOTES, _ = simulate.crowd(WORLD, [0.9, 0.8, 0.7, 0.4], seed=6, votes_per_doc=3)
+UNKNOWN = np.full(WORLD.labels.shape, -1, dtype=np.int8)
+
+
+def fitted(n_shards: int | None, n_jobs: int, *, crowd: bool, smoothed: bool) -> tuple[Params, np.ndarray, list[float]]:
+    counts = WORLD.corpus.counts
+    votes = VOTES if crowd else None
+    guess = vote_shares(VOTES) if crowd else WORLD.labels.astype(float)
+    class_prior = base_rate.update(guess.sum(axis=0), len(guess))
+    start = first_params(counts, class_prior, 5, np.random.default_rng(0), smoothing=smoothed)
+    if crowd:
+        start = Params(*(getattr(start, spec.name) for spec in fields(Params)[:5]), np.full(4, 0.7))
+    shards = cut_shards(counts, UNKNOWN if crowd else WORLD.labels, votes, n_shards)
+    settings = Settings(OneCoin() if crowd else None, max_iter=8, tol=0.0, engine=Threads(n_jobs))
+    rounds = list(em(shards, start, settings))
+    params = rounds[-1][0]
+    return params, label_probs(shards, params, settings), [info.bound for _, info in rounds]
+
+
+def arrays_of(params: Params) -> dict[str, np.ndarray]:
+    named = {spec.name: getattr(params, spec.name) for spec in fields(Params)}
+    return {name: np.asarray(value) for name, value in named.items() if value is not None}
+
+
+@pytest.mark.parametrize("smoothed", [False, True])
+@pytest.mark.parametrize("crowd", [False, True])
+def test_one_two_and_seven_shards_give_the_same_parameters(crowd: bool, smoothed: bool) -> None:
+    whole, consensus, bounds = fitted(1, 1, crowd=crowd, smoothed=smoothed)
+    for n_shards in (2, 7):
+        params, probs, their_bounds = fitted(n_shards, 1, crowd=crowd, smoothed=smoothed)
+        np.testing.assert_allclose(their_bounds, bounds, rtol=1e-9)
+        np.testing.assert_allclose(probs, consensus, rtol=1e-9, atol=1e-12)
+        for name, array in arrays_of(params).items():
+            np.testing.assert_allclose(array, arrays_of(whole)[name], rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("crowd", [False, True])
+def test_one_and_two_threads_give_the_same_bits(crowd: bool) -> None:
+    alone, consensus, bounds = fitted(7, 1, crowd=crowd, smoothed=True)
+    params, probs, their_bounds = fitted(7, 2, crowd=crowd, smoothed=True)
+    assert their_bounds == bounds
+    np.testing.assert_array_equal(probs, consensus)
+    for name, array in arrays_of(params).items():
+        np.testing.assert_array_equal(array, arrays_of(alone)[name], err_msg=name)
+
+
+def test_every_document_is_in_one_shard_with_its_votes_and_in_order() -> None:
+    shards = cut_shards(WORLD.corpus.counts, WORLD.labels, VOTES, 7)
+    assert len(shards) == 7
+    np.testing.assert_array_equal(np.concatenate([shard.known for shard in shards]), WORLD.labels)
+    np.testing.assert_array_equal(np.concatenate([shard.bags.counts for shard in shards]), WORLD.corpus.counts.data)
+    assert sum(len(shard.votes) for shard in shards if shard.votes is not None) == len(VOTES)
+    ids = np.concatenate([shard.votes.doc_ids for shard in shards if shard.votes is not None])
+    np.testing.assert_array_equal(ids, WORLD.doc_ids)
+
+
+def test_more_shards_than_documents_leave_no_shard_without_documents() -> None:
+    shards = cut_shards(WORLD.corpus.counts[:3], WORLD.labels[:3], None, 7)
+    assert sum(len(shard.known) for shard in shards) == 3
+    assert all(len(shard.known) for shard in shards)
+
+
+def test_shards_have_about_the_same_number_of_entries() -> None:
+    shards = cut_shards(WORLD.corpus.counts, WORLD.labels, None, 4)
+    sizes = [len(shard.bags.words) for shard in shards]
+    assert max(sizes) < 1.2 * min(sizes)

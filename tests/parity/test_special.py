@@ -1,0 +1,59 @@
+"""The kernels' polynomials against SciPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numba import njit
+from numpy.typing import NDArray
+from scipy import special as scipy_special
+
+from palda.kernels import special
+
+Array = NDArray[np.float64]
+
+
+def over_array(function: Callable[[float], float], x: Array) -> Array:
+    @njit
+    def loop(x: Array) -> Array:
+        result = np.empty_like(x)
+        for i in range(len(x)):
+            result[i] = function(x[i])
+        return result
+
+    values: Array = loop(x)
+    return values
+
+
+def log_spaced(low: float, high: float) -> Array:
+    return np.exp(np.random.default_rng(1).uniform(np.log(low), np.log(high), 300_000))
+
+
+def test_exp_is_right_to_two_units_in_the_last_place() -> None:
+    x = np.random.default_rng(0).uniform(-708, 708, 300_000)
+    np.testing.assert_allclose(over_array(special.exp, x), np.exp(x), rtol=5e-16, atol=0)
+
+
+def test_exp_of_what_is_too_small_is_zero_and_of_nothing_is_one() -> None:
+    given = np.array([-np.inf, -1e300, -709.0, 0.0])
+    np.testing.assert_array_equal(over_array(special.exp, given), [0.0, 0.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize(("low", "high"), [(1e-307, 1e307), (0.7, 1.5)])
+def test_log_is_right_to_two_units_in_the_last_place(low: float, high: float) -> None:
+    x = log_spaced(low, high)
+    np.testing.assert_allclose(over_array(special.log, x), np.log(x), rtol=5e-16, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"), [(special.digamma, scipy_special.digamma), (special.log_gamma, scipy_special.gammaln)]
+)
+def test_digamma_and_log_gamma_are_right_to_1e_14(
+    ours: Callable[[float], float], theirs: Callable[[Array], Array]
+) -> None:
+    x = np.concatenate((log_spaced(1e-6, 1e8), log_spaced(0.1, 10.0), np.arange(1.0, 50.0)))
+    expected = theirs(x)
+    error = np.abs(over_array(ours, x) - expected) / np.maximum(np.abs(expected), 1.0)
+    assert error.max() < 1e-14

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+
+import pytest
+from joblib import Parallel, delayed
+
+from palda.engine.threads import Threads, resolve_n_jobs
+
+
+def slow_square(number: int) -> int:
+    time.sleep(0.002 * (number % 3))
+    return number * number
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, 5])
+@pytest.mark.parametrize("n_shards", [0, 1, 2, 23])
+def test_results_come_in_the_order_of_the_shards(n_jobs: int, n_shards: int) -> None:
+    assert list(Threads(n_jobs).map(slow_square, range(n_shards))) == [k * k for k in range(n_shards)]
+
+
+def test_shards_are_worked_on_at_the_same_time() -> None:
+    both = threading.Barrier(2, timeout=30)
+
+    def meet(shard: int) -> int:
+        both.wait()
+        return shard
+
+    assert list(Threads(2).map(meet, [1, 2])) == [1, 2]
+
+
+def test_one_thread_is_the_callers_own() -> None:
+    here = threading.get_ident()
+    assert list(Threads(1).map(lambda _: threading.get_ident(), range(3))) == [here] * 3
+
+
+def test_only_a_few_shards_are_taken_before_results_are_used() -> None:
+    taken = []
+
+    class Watched(Sequence[int]):
+        def __len__(self) -> int:
+            return 50
+
+        def __getitem__(self, position):  # type: ignore[no-untyped-def]
+            if position >= 50:
+                raise IndexError
+            taken.append(position)
+            return position
+
+    results = Threads(2).map(slow_square, Watched())
+    next(results)
+    assert len(taken) <= 4
+    results.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_the_first_failure_reaches_the_caller(n_jobs: int) -> None:
+    def fail_at_four(shard: int) -> int:
+        if shard == 4:
+            raise ArithmeticError("shard 4")
+        return shard
+
+    with pytest.raises(ArithmeticError, match="shard 4"):
+        list(Threads(n_jobs).map(fail_at_four, range(40)))
+
+
+def test_numbers_of_jobs_count_as_in_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)), raising=False)
+    assert [resolve_n_jobs(n) for n in (None, 1, 3, 9, -1, -2, -9)] == [4, 1, 3, 9, 4, 3, 1]
+
+
+def test_zero_jobs_cannot_be_asked_for() -> None:
+    with pytest.raises(ValueError, match="n_jobs is 0"):
+        resolve_n_jobs(0)
+
+
+@pytest.mark.parametrize("backend", ["threading", "loky", "multiprocessing"])
+def test_inside_somebody_elses_workers_one_thread_is_used(backend: str) -> None:
+    resolved = Parallel(n_jobs=2, backend=backend)(delayed(resolve_n_jobs)(asked) for asked in (None, None, 2))
+    assert resolved == [1, 1, 2]
