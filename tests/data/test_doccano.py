@@ -185,7 +185,7 @@ def test_partial_leaves_what_a_list_does_not_name_unjudged(tmp_path: Path) -> No
 
 def test_other_encodings_can_be_given(tmp_path: Path) -> None:
     path = archive(tmp_path, {"ann.jsonl": lines(example(1, "é")).encode("latin-1")})
-    assert "ann.jsonl: is not text in that encoding" in problem(path)
+    assert "ann.jsonl, row 1: byte 0xe9 is not valid UTF-8" in problem(path)
     assert "there is no encoding 'latin-x'" in problem(path, encoding="latin-x")
     assert read_doccano(path, encoding="latin-1").classes.tolist() == ["é"]
 

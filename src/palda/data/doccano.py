@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from palda.data import checks
 from palda.data.export_cells import ABSTAINED, Answer, Export, Row, class_names, is_empty, parse_json
-from palda.data.files import csv_rows, file_name, json_lines, read_bytes
+from palda.data.files import csv_rows, decode_text, file_name, json_lines, read_bytes
 from palda.errors import DataError, PaldaWarning
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def _in_archive(content: bytes, name: str) -> list[_Source]:
 
 
 def _rows(source: _Source, encoding: str | None) -> Iterator[Row]:
-    text = _decoded(source, encoding)
+    text = decode_text(source.content, encoding, source.file)
     suffix = PurePosixPath(source.file).suffix.lower()
     if suffix == ".csv":
         yield from _csv_records(text, source.file)
@@ -243,15 +243,6 @@ def _rows(source: _Source, encoding: str | None) -> Iterator[Row]:
     else:
         for number, record in json_lines(text, source.file):
             yield Row(source.file, number, record)
-
-
-def _decoded(source: _Source, encoding: str | None) -> str:
-    try:
-        return source.content.decode(encoding or "utf-8-sig")
-    except LookupError:
-        raise DataError(f"there is no encoding {encoding!r}; try 'utf-8' or 'latin-1'", file=source.file) from None
-    except UnicodeError as bad:
-        raise DataError(f"is not text in that encoding ({bad}); pass encoding='...'", file=source.file) from None
 
 
 def _csv_records(text: str, file: str) -> Iterator[Row]:

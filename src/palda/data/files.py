@@ -38,6 +38,7 @@ __all__ = [
     "Table",
     "as_table",
     "csv_rows",
+    "decode_text",
     "file_name",
     "json_document",
     "json_lines",
@@ -108,11 +109,12 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
 
 
 def read_text(path: str | os.PathLike[str], encoding: str | None = None) -> str:
-    """Whole content of a file as text; UTF-8 unless a byte order mark or the caller says otherwise."""
-    return _decode(read_bytes(path), encoding, file_name(path))
+    """Whole content of a file as text, decompressed and decoded."""
+    return decode_text(read_bytes(path), encoding, file_name(path))
 
 
-def _decode(data: bytes, encoding: str | None, name: str) -> str:
+def decode_text(data: bytes, encoding: str | None, name: str) -> str:
+    """Text of some bytes; UTF-8 unless a byte order mark or the caller says otherwise."""
     chosen = _encoding(data[:4], encoding, name)
     try:
         return data.decode(chosen)

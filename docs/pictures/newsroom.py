@@ -1,0 +1,48 @@
+"""Draw newsroom.svg: ``python docs/pictures/newsroom.py``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib import pyplot as plt
+
+from palda import metrics
+from palda.present import demo
+
+MAJORITY, PALDA, LIARS = "#9a9a9a", "#1f5fa8", "#c2452d"
+
+
+def main() -> None:
+    """Majority vote against the consensus, class by class; and estimated against true quality of the annotators."""
+    mpl.rcParams.update(
+        {"svg.hashsalt": "palda", "font.size": 10, "axes.spines.top": False, "axes.spines.right": False}
+    )
+    outcome = demo.run()
+    truth, classes = outcome.news.labels, outcome.news.classes
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.8), layout="constrained", width_ratios=(1.25, 1))
+    place = np.arange(len(classes))
+    for shift, name, probs, colour in (
+        (0.2, "majority vote", outcome.majority, MAJORITY),
+        (-0.2, "palda", outcome.consensus, PALDA),
+    ):
+        f1 = metrics.per_class(truth, predictions=(probs > 0.5).astype(int)).f1
+        overall = metrics.micro_f1(truth, probs > 0.5)
+        left.barh(place + shift, f1, 0.38, color=colour, label=f"{name}: micro-F1 {overall:.2f}")
+    left.set(yticks=place, yticklabels=classes, xlim=(0, 1), xlabel="F1 of the labels found, against the hidden truth")
+    left.invert_yaxis()
+    left.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=2, frameon=False)
+    quality = outcome.annotators.quality
+    lies = quality < 0.5
+    right.plot([0, 1], [0, 1], color="#cccccc", zorder=0)
+    right.scatter(quality[~lies], outcome.quality[~lies], s=26, color=PALDA, label="honest")
+    right.scatter(quality[lies], outcome.quality[lies], s=30, color=LIARS, marker="^", label="adversarial")
+    right.set(xlabel="true quality of an annotator", ylabel="quality found", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+    right.set_aspect("equal")
+    right.legend(loc="upper left", frameon=False)
+    figure.savefig(Path(__file__).with_suffix(".svg"), metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main()
