@@ -13,7 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from palda import PALDA, CrowdPALDA, metrics
 from palda.data import catalog, simulate
-
 from palda.errors import PaldaError
 
 if TYPE_CHECKING:
