@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import expit
 
+from palda.annotators.one_coin import OneCoin
 from palda.data.types import Votes, names_array
 from palda.errors import DataError
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["as_votes", "class_names", "label_table", "mean_where_unknown", "vote_shares"]
+__all__ = ["as_votes", "class_names", "first_guess", "label_table", "mean_where_unknown"]
 
 
 def label_table(Y: Any) -> tuple[NDArray[np.int8], NDArray[Any]]:
@@ -75,12 +77,28 @@ def mean_where_unknown(known: NDArray[np.int8]) -> Array:
     return np.where(is_known, known, shares)
 
 
-def vote_shares(votes: Votes) -> Array:
-    """Share of votes for "present" of each pair, drawn a little towards the class's own share: the start."""
+def first_guess(votes: Votes, known: NDArray[np.int8]) -> Array:
+    """Labels before the first round of EM: what is known, else what the votes say.
+
+    Without any known label a vote counts as it was cast: the majority decides. With some, annotators are weighed by
+    how they did there, and those who were never tested by how the crowd did: so a crowd that lies is found out.
+    """
     yes, total = votes.yes_per_pair(), votes.per_pair()
     overall = (yes.sum(axis=0) + 1.0) / (total.sum(axis=0) + 2.0)
     shares: Array = (yes + overall) / (total + 1.0)
-    return shares
+    truth = known[votes.doc, votes.label]
+    tested = truth >= 0
+    if tested.any():
+        right = votes.value[tested] == truth[tested]
+        n_tests = np.bincount(votes.annotator[tested], minlength=votes.n_annotators)
+        n_right = np.bincount(votes.annotator[tested], right, minlength=votes.n_annotators)
+        crowd = (right.sum() + _TRUST * _TRUSTED_VOTES) / (len(right) + _TRUSTED_VOTES)
+        rates = (n_right + crowd * _TRUSTED_VOTES) / (n_tests + _TRUSTED_VOTES)
+        shares = expit(OneCoin().evidence(votes, rates).log_odds)
+    return np.where(known >= 0, known, shares)
+
+
+_TRUST, _TRUSTED_VOTES = 0.7, 10.0  # an annotator is taken for this good until this many known labels say otherwise
 
 
 def as_votes(votes: Any, doc_ids: Iterable[object] | None, n_docs: int) -> Votes:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["OneCoin"]
 
 _LEAST = 1e-6  # ρ is maximised within [_LEAST, 1 - _LEAST]: nobody is infinitely right
-_START = 0.7  # better than chance: this is what makes the majority right to begin with
+_START = 0.7  # of somebody without votes: a little better than chance
 
 
 class OneCoin:

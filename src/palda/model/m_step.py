@@ -30,7 +30,7 @@ class NewTopics(NamedTuple):
 
 
 def update_topics(params: Params, stats: ShardStats) -> NewTopics:
-    """α by Newton, β in closed form or q(β) and η when smoothed (maths, eqs. 14-17)."""
+    """α by Newton, β in closed form or q(β) and η when smoothed (maths, eqs. 16, 17 and 19)."""
     n_classes, _, n_topics = params.topic_prior.shape
     fitted = fit_dirichlet(
         params.topic_prior.reshape(n_classes * 2, n_topics),
