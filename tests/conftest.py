@@ -40,9 +40,7 @@ def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     left_out = [
-        report.nodeid
-        for report in terminalreporter.stats.get("skipped", [])
-        if "PALDA_DATA" in str(report.longrepr)
+        report.nodeid for report in terminalreporter.stats.get("skipped", []) if "PALDA_DATA" in str(report.longrepr)
     ]
     if left_out:
         terminalreporter.section("LEFT OUT: NO PUBLIC DATA SETS", sep="!", red=True, bold=True)

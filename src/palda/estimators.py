@@ -19,13 +19,13 @@ from palda.data.types import Corpus, names_array
 from palda.engine.threads import Threads, resolve_n_jobs
 from palda.errors import PaldaWarning
 from palda.fit import Best, Settings, cut_shards, em, label_probs
-from palda.inputs import as_votes, class_names, label_table, mean_where_unknown, vote_shares
+from palda.inputs import as_votes, class_names, first_guess, label_table, mean_where_unknown
 from palda.kernels import Stopping
 from palda.model.e_step import bags_of
 from palda.model.predict import predict_labels
 from palda.model.start import first_params
 from palda.model.state import Params
-from palda.persist import ModelFileError, SavedModel, load_state, save_state
+from palda.persist import ModelFileError, SavedModel, load_state, save_state, stored_params
 from palda.priors import base_rate
 from palda.progress import Progress
 
@@ -60,10 +60,12 @@ class _TopicModel(BaseEstimator):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or value < least:
                 raise ValueError(f"{name}={value!r} must be a whole number of at least {least}")
+        if not isinstance(self.tol, (int, float, np.floating)) or not self.tol >= 0:
+            raise ValueError(f"tol={self.tol!r} must be a number of at least 0")
         return Settings(
             annotators=annotators,
             max_iter=self.max_iter,
-            tol=self.tol,
+            tol=float(self.tol),
             stopping=_STOPPING,
             engine=Threads(resolve_n_jobs(self.n_jobs)),
         )
@@ -90,6 +92,7 @@ class _TopicModel(BaseEstimator):
         shards = cut_shards(counts, known, votes)
         runs: list[Best] = []
         random = check_random_state(self.random_state)
+        interrupted = False
         try:
             for _ in range(self.n_init):
                 rng = np.random.default_rng(random.randint(np.iinfo(np.int32).max))
@@ -101,28 +104,29 @@ class _TopicModel(BaseEstimator):
         except KeyboardInterrupt:
             if not runs or runs[0].params is None:
                 raise
+            interrupted = True
             warnings.warn("interrupted; the best parameters so far are kept", PaldaWarning, stacklevel=3)
-        self._keep(max(runs, key=lambda run: run.bound))
+        self._keep(max(runs, key=lambda run: run.bound), interrupted=interrupted)
         return shards, settings
 
     def _start(self, counts: Counts, votes: Votes | None, guess: Array, rng: np.random.Generator) -> Params:
         """Parameters before the first round: ξ and ρ from a first guess at the labels, topics from random documents."""
         class_prior = base_rate.update(guess.sum(axis=0), len(guess))
-        start = first_params(counts, class_prior, self.n_topics, rng, smoothing=self.smoothing)
+        start = first_params(counts, class_prior, self.n_topics, rng, smoothing=self.smoothing, guess=guess)
         if votes is None:
             return start
         coins = OneCoin()
         rates = coins.update(coins.count(votes, guess), coins.start(votes.n_annotators))
         return replace(start, annotator_rates=rates)
 
-    def _keep(self, run: Best) -> None:
+    def _keep(self, run: Best, *, interrupted: bool) -> None:
         self._params = cast("Params", run.params)
         self.lower_bounds_ = np.array(run.bounds)
         self.lower_bound_ = run.bound
         self.n_iter_ = len(run.bounds)
         self.converged_ = run.converged
         self.worst_fall_ = run.worst_fall
-        if not run.converged:
+        if not run.converged and not interrupted:
             warnings.warn(
                 f"EM did not converge in {self.n_iter_} iterations; raise max_iter or tol",
                 ConvergenceWarning,
@@ -172,14 +176,15 @@ class _TopicModel(BaseEstimator):
         params = {name: value for name, value in vars(self._params).items() if value is not None}
         arrays = {name: np.asarray(value) for name, value in params.items() if name in Params.__dataclass_fields__}
         arrays["lower_bounds"] = self.lower_bounds_
-        settings = self.get_params(deep=False)
-        settings["random_state"] = settings["random_state"] if isinstance(settings["random_state"], int) else None
-        state = {"estimator": type(self).__name__, "settings": settings, "converged": bool(self.converged_)}
-        state |= {
-            "n_features": int(self.n_features_in_),
-            "lower_bound": self.lower_bound_,
-            "worst_fall": self.worst_fall_,
+        state = {
+            "estimator": type(self).__name__,
+            "settings": {name: _plain(value) for name, value in self.get_params(deep=False).items()},
+            "converged": bool(self.converged_),
+            "lower_bound": float(self.lower_bound_),
+            "worst_fall": float(self.worst_fall_),
         }
+        if hasattr(self, "feature_names_in_"):
+            state["feature_names"] = self.feature_names_in_.tolist()
         self._add_state(arrays, state)
         save_state(path, arrays, state)
 
@@ -188,18 +193,29 @@ class _TopicModel(BaseEstimator):
 
     def _take_state(self, saved: SavedModel) -> None:
         """Become what was saved."""
-        stored: dict[str, Any] = {
-            name: saved.arrays[name] for name in Params.__dataclass_fields__ if name in saved.arrays
-        }
-        if "word_prior" in stored:
-            stored["word_prior"] = float(stored["word_prior"])
-        self._params = Params(**stored)
+        self._params = stored_params(saved.arrays)
         self.lower_bounds_ = saved.arrays["lower_bounds"]
         self.n_iter_ = len(self.lower_bounds_)
-        self.n_features_in_ = saved.state["n_features"]
-        self.converged_ = saved.state["converged"]
-        self.lower_bound_ = saved.state["lower_bound"]
-        self.worst_fall_ = saved.state["worst_fall"]
+        self.n_features_in_ = self._params.topic_words.shape[1]
+        if "feature_names" in saved.state:
+            words = _as_many(saved.state["feature_names"], self._params.topic_words.T, "features")
+            self.feature_names_in_ = np.array(words, dtype=object)
+        self.converged_ = bool(saved.state["converged"])
+        self.lower_bound_ = float(saved.state["lower_bound"])
+        self.worst_fall_ = float(saved.state["worst_fall"])
+
+
+def _plain(setting: Any) -> Any:
+    """What JSON can hold of a setting; a random generator in the middle of its stream cannot be kept."""
+    if isinstance(setting, np.generic):
+        return setting.item()
+    return None if isinstance(setting, (np.random.RandomState, np.random.Generator)) else setting
+
+
+def _as_many(names: list[object], columns: Array, kind: str) -> list[object]:
+    if len(names) != len(columns):
+        raise ValueError(f"there are {len(names)} names for {len(columns)} {kind}")
+    return names
 
 
 class PALDA(ClassifierMixin, _TopicModel):
@@ -233,7 +249,7 @@ class PALDA(ClassifierMixin, _TopicModel):
     Attributes
     ----------
     classes_, n_features_in_, n_iter_, converged_
-        As everywhere in scikit-learn; ``classes_`` names the columns of Y.
+        As everywhere in scikit-learn; ``classes_`` names the columns of y.
     lower_bounds_, lower_bound_, worst_fall_
         Bound after every round, the best one, and the largest relative fall between rounds.
     topic_words_, topic_prior_, class_prior_
@@ -270,25 +286,25 @@ class PALDA(ClassifierMixin, _TopicModel):
         """The paper's model and settings: mean field, base rates, prediction at ½."""
         return cls(n_topics, inference="mean_field", label_prior="base_rate", smoothing=smoothing, **settings)
 
-    def fit(self, X: Any, Y: Any) -> Self:
-        """Learn topics from counts X (documents, words) and labels Y (documents, classes).
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn topics from counts X (documents, words) and labels y (documents, classes).
 
-        Y holds 1 and 0, and -1 or NaN where a label is unknown. X is never changed.
+        y holds 1 and 0, and -1 or NaN where a label is unknown. X is never changed.
         """
-        known, names = label_table(Y)
+        known, names = label_table(y)
         counts = self._counts(X, reset=True)
         if len(known) != counts.shape[0]:
             raise ValueError(
-                f"X has {counts.shape[0]} documents, but Y has labels for {len(known)}: inconsistent numbers of samples"
+                f"X has {counts.shape[0]} documents, but y has labels for {len(known)}: inconsistent numbers of samples"
             )
         self.classes_ = names
         guess = mean_where_unknown(known)
         self._run(counts, known, None, guess)
         return self
 
-    def score(self, X: Any, Y: Any) -> float:
+    def score(self, X: Any, y: Any) -> float:
         """Micro-F1 of the predictions; unknown labels are left out."""
-        return float(metrics.micro_f1(label_table(Y)[0], self.predict(X)))
+        return float(metrics.micro_f1(label_table(y)[0], self.predict(X)))
 
     def _add_state(self, arrays: dict[str, NDArray[Any]], state: dict[str, Any]) -> None:
         del arrays
@@ -296,7 +312,7 @@ class PALDA(ClassifierMixin, _TopicModel):
 
     def _take_state(self, saved: SavedModel) -> None:
         super()._take_state(saved)
-        self.classes_ = class_names(saved.state["classes"])
+        self.classes_ = class_names(_as_many(saved.state["classes"], self._params.class_prior, "classes"))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -404,8 +420,7 @@ class CrowdPALDA(_TopicModel):
         self.classes_ = given.classes
         self.annotators_ = given.annotators
         self.n_votes_ = given.per_annotator()
-        guess = np.where(known >= 0, known, vote_shares(given))
-        shards, settings = self._run(counts, known, given, guess)
+        shards, settings = self._run(counts, known, given, first_guess(given, known))
         self.consensus_ = label_probs(shards, self._params, settings)
         return self
 
@@ -419,9 +434,9 @@ class CrowdPALDA(_TopicModel):
             {"annotator": self.annotators_, "quality": self._params.annotator_rates, "n_votes": self.n_votes_}
         )
 
-    def score(self, X: Any, Y: Any) -> float:
+    def score(self, X: Any, y: Any) -> float:
         """Micro-F1 of the predictions against the truth; unknown labels are left out."""
-        return float(metrics.micro_f1(label_table(Y)[0], self.predict(X)))
+        return float(metrics.micro_f1(label_table(y)[0], self.predict(X)))
 
     def _add_state(self, arrays: dict[str, NDArray[Any]], state: dict[str, Any]) -> None:
         arrays |= {"consensus": self.consensus_, "n_votes": self.n_votes_}
@@ -429,8 +444,9 @@ class CrowdPALDA(_TopicModel):
 
     def _take_state(self, saved: SavedModel) -> None:
         super()._take_state(saved)
-        self.classes_ = names_array(saved.state["classes"])
-        self.annotators_ = names_array(saved.state["annotators"])
+        self.classes_ = names_array(_as_many(saved.state["classes"], self._params.class_prior, "classes"))
+        rates = cast("Array", self._params.annotator_rates)
+        self.annotators_ = names_array(_as_many(saved.state["annotators"], rates, "annotators"))
         self.consensus_ = saved.arrays["consensus"]
         self.n_votes_ = saved.arrays["n_votes"]
 
@@ -449,6 +465,7 @@ def load(path: str | os.PathLike[str]) -> PALDA | CrowdPALDA:
     try:
         model = kinds[saved.state["estimator"]](**saved.state["settings"])
         model._take_state(saved)  # noqa: SLF001 - the model's own second half of construction
-    except (KeyError, TypeError, ValueError) as missing:
-        raise ModelFileError(f"{path}: does not hold a whole model ({missing})") from None
+    except (KeyError, TypeError, ValueError) as wrong:
+        reason = " ".join(str(wrong).split())
+        raise ModelFileError(f"{path}: does not hold a whole model ({reason})") from None
     return model

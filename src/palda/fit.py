@@ -67,7 +67,7 @@ def cut_shards(
     return [
         Shard(
             bags_of(sparse.csr_array(counts[start:stop])),
-            np.ascontiguousarray(known[start:stop]),
+            np.require(known[start:stop], np.int8, ["C", "W"]),
             None if votes is None else votes.take(slice(start, stop)),
         )
         for start, stop in pairwise(edges)

@@ -24,11 +24,15 @@ __all__ = ["as_votes", "class_names", "first_guess", "label_table", "mean_where_
 
 
 def label_table(Y: Any) -> tuple[NDArray[np.int8], NDArray[Any]]:
-    """Labels as 1, 0 and -1, and the names of the columns."""
+    """Labels as 1, 0 and -1, and the names of the columns.
+
+    A table of a single column may hold any two numbers, as scikit-learn's binary targets do: the larger is "present".
+    """
     if Y is None:
-        raise ValueError("y is None, but this estimator requires y to be passed: the target y cannot be None")
+        raise ValueError("labels are needed: this estimator requires y to be passed, but the target y is None")
     columns = getattr(Y, "columns", None)
     table = np.asarray(Y.toarray() if hasattr(Y, "toarray") else Y)
+    known = _known(table)
     if table.ndim == 1:
         raise ValueError(
             f"a table of labels (documents, classes) is needed, not a 1-D array of {len(table)}: "
@@ -36,29 +40,39 @@ def label_table(Y: Any) -> tuple[NDArray[np.int8], NDArray[Any]]:
         )
     if table.ndim != 2 or 0 in table.shape:
         raise ValueError(f"labels have shape {table.shape}, not (documents, classes)")
-    known = _known(table)
     names = np.arange(table.shape[1]) if columns is None else class_names(columns)
     return known, names
 
 
 def _known(table: NDArray[Any]) -> NDArray[np.int8]:
-    numbers = table
-    if table.dtype.kind not in "biuf":
-        try:
-            numbers = table.astype(np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(
-                "Only binary classification is supported: labels must be 0, 1, or -1/NaN for unknown"
-            ) from None
-    if numbers.dtype.kind == "f" and np.isinf(numbers).any():
-        raise ValueError("labels contain infinity; use -1 or NaN for an unknown label")
+    numbers = _numbers(table)
     unknown = (numbers == -1) | (np.isnan(numbers) if numbers.dtype.kind == "f" else False)
-    if not np.isin(numbers[~unknown], (0, 1)).all():
-        odd = numbers[~unknown & (numbers != 0) & (numbers != 1)].ravel()[0]
+    values = np.unique(numbers[~unknown])
+    if table.ndim == 2 and table.shape[1] == 1 and len(values) == 2:
+        return np.where(unknown, -1, numbers == values[1]).astype(np.int8)
+    odd = values[~np.isin(values, (0, 1))]
+    if len(odd):
         raise ValueError(
-            f"Only binary classification is supported. Unknown label type: {odd!r} is not 0, 1, or -1/NaN for unknown"
+            "Only binary classification is supported. Unknown label type: "
+            f"{odd[0].item()!r} is not 0, 1, or -1/NaN for unknown"
         )
     return np.where(unknown, -1, numbers == 1).astype(np.int8)
+
+
+def _numbers(table: NDArray[Any]) -> NDArray[Any]:
+    if table.dtype.kind == "c":
+        raise ValueError("Complex data not supported: labels must be 0, 1, or -1/NaN for unknown")
+    if table.dtype.kind not in "biuf":
+        try:
+            table = table.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(
+                "Only binary classification is supported. Unknown label type: "
+                "labels must be 0, 1, or -1/NaN for unknown"
+            ) from None
+    if table.dtype.kind == "f" and np.isinf(table).any():
+        raise ValueError("labels contain infinity; use -1 or NaN for an unknown label")
+    return table
 
 
 def class_names(names: Iterable[object]) -> NDArray[Any]:

@@ -16,9 +16,7 @@ from palda.data.reuters import read_reuters
 from palda.data.types import Votes
 from palda.data.words import TextWords
 from palda.fit import Settings, carried_beliefs, cut_shards, em
-from palda.inputs import vote_shares
 from palda.kernels import Stopping
-from palda.model.start import first_params
 from palda.model.state import Params
 from palda.priors import base_rate
 
@@ -27,22 +25,26 @@ ROUNDS = 100
 STOPPING = Stopping(max_passes=4, tolerance=1e-4)
 
 
-def start_of(counts: sparse.csr_array, guess: NDArray[np.float64], votes: Votes | None, *, smoothed: bool) -> Params:
-    class_prior = base_rate.update(guess.sum(axis=0), len(guess))
+def start_of(counts: sparse.csr_array, labels: NDArray[np.int8], votes: Votes | None, *, smoothed: bool) -> Params:
+    """Random parameters, without any symmetry that EM would first have to break."""
     rng = np.random.default_rng(5)
-    start = first_params(counts, class_prior, N_TOPICS, rng, smoothing=smoothed)
-    # away from any symmetric start: all α equal would leave classes equal for many rounds
-    bent = start.topic_prior * rng.uniform(0.5, 1.5, start.topic_prior.shape)
-    rates = None if votes is None else np.full(votes.n_annotators, 0.7)
-    return Params(bent, start.topic_words, class_prior, start.word_counts, start.word_prior, rates)
+    n_words, n_classes = counts.shape[1], labels.shape[1]
+    word_counts = rng.gamma(1.0, 1.0, (N_TOPICS, n_words)) + 0.1
+    return Params(
+        topic_prior=rng.uniform(0.5, 1.5, (n_classes, 2, N_TOPICS)),
+        topic_words=word_counts / word_counts.sum(axis=1, keepdims=True),
+        class_prior=base_rate.update(labels.sum(axis=0), len(labels)),
+        word_counts=word_counts if smoothed else None,
+        word_prior=0.1 if smoothed else None,
+        annotator_rates=None if votes is None else np.full(votes.n_annotators, 0.7),
+    )
 
 
 def bounds_of_fit(
     counts: sparse.csr_array, labels: NDArray[np.int8], votes: Votes | None, *, smoothed: bool
 ) -> NDArray[np.float64]:
     known = labels if votes is None else np.full_like(labels, -1)
-    guess = labels.astype(float) if votes is None else vote_shares(votes)
-    start = start_of(counts, guess, votes, smoothed=smoothed)
+    start = start_of(counts, labels, votes, smoothed=smoothed)
     shards = cut_shards(counts, known, votes, n_shards=2)
     settings = Settings(None if votes is None else OneCoin(), max_iter=ROUNDS, tol=0.0, stopping=STOPPING)
     rounds = em(shards, start, settings, carried_beliefs(shards, start))
@@ -74,8 +76,7 @@ def test_the_bound_never_falls_when_labels_are_partly_known(smoothed: bool) -> N
     world = simulate.documents(80, 4, N_TOPICS, 50, seed=4, doc_length=40)
     labels = world.labels.astype(np.int8).copy()
     labels[np.random.default_rng(0).random(labels.shape) < 0.5] = -1
-    guess = np.where(labels >= 0, labels, 0.3)
-    start = start_of(world.corpus.counts, guess, None, smoothed=smoothed)
+    start = start_of(world.corpus.counts, world.labels, None, smoothed=smoothed)
     shards = cut_shards(world.corpus.counts, labels)
     settings = Settings(max_iter=ROUNDS, tol=0.0, stopping=STOPPING)
     rounds = em(shards, start, settings, carried_beliefs(shards, start))

@@ -11,8 +11,6 @@ from palda.annotators.one_coin import OneCoin
 from palda.data import simulate
 from palda.engine.threads import Threads
 from palda.fit import Settings, cut_shards, em, label_probs
-from palda.inputs import vote_shares
-from palda.model.start import first_params
 from palda.model.state import Params
 from palda.priors import base_rate
 
@@ -24,11 +22,16 @@ UNKNOWN = np.full(WORLD.labels.shape, -1, dtype=np.int8)
 def fitted(n_shards: int | None, n_jobs: int, *, crowd: bool, smoothed: bool) -> tuple[Params, np.ndarray, list[float]]:
     counts = WORLD.corpus.counts
     votes = VOTES if crowd else None
-    guess = vote_shares(VOTES) if crowd else WORLD.labels.astype(float)
-    class_prior = base_rate.update(guess.sum(axis=0), len(guess))
-    start = first_params(counts, class_prior, 5, np.random.default_rng(0), smoothing=smoothed)
-    if crowd:
-        start = Params(*(getattr(start, spec.name) for spec in fields(Params)[:5]), np.full(4, 0.7))
+    rng = np.random.default_rng(0)
+    word_counts = rng.gamma(1.0, 1.0, (5, counts.shape[1])) + 0.1
+    start = Params(
+        topic_prior=rng.uniform(0.5, 1.5, (4, 2, 5)),
+        topic_words=word_counts / word_counts.sum(axis=1, keepdims=True),
+        class_prior=base_rate.update(WORLD.labels.sum(axis=0), len(WORLD)),
+        word_counts=word_counts if smoothed else None,
+        word_prior=0.1 if smoothed else None,
+        annotator_rates=np.full(4, 0.7) if crowd else None,
+    )
     shards = cut_shards(counts, UNKNOWN if crowd else WORLD.labels, votes, n_shards)
     settings = Settings(OneCoin() if crowd else None, max_iter=8, tol=0.0, engine=Threads(n_jobs))
     rounds = list(em(shards, start, settings))

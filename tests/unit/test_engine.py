@@ -77,7 +77,20 @@ def test_zero_jobs_cannot_be_asked_for() -> None:
         resolve_n_jobs(0)
 
 
-@pytest.mark.parametrize("backend", ["threading", "loky", "multiprocessing"])
-def test_inside_somebody_elses_workers_one_thread_is_used(backend: str) -> None:
-    resolved = Parallel(n_jobs=2, backend=backend)(delayed(resolve_n_jobs)(asked) for asked in (None, None, 2))
+def test_inside_somebody_elses_threads_one_thread_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)), raising=False)
+    resolved = Parallel(n_jobs=2, backend="threading")(delayed(resolve_n_jobs)(asked) for asked in (None, None, 2))
     assert resolved == [1, 1, 2]
+    assert resolve_n_jobs(None) == 4
+
+
+def test_inside_somebody_elses_processes_one_thread_is_used() -> None:
+    def resolve_on_four_cores(asked: int | None) -> int:
+        from unittest import mock
+
+        with mock.patch("os.sched_getaffinity", create=True, return_value=range(4)):
+            return resolve_n_jobs(asked)
+
+    resolved = Parallel(n_jobs=2, backend="loky")(delayed(resolve_on_four_cores)(asked) for asked in (None, None, 2))
+    assert resolved == [1, 1, 2]
+    assert resolve_on_four_cores(None) == 4

@@ -20,6 +20,7 @@ __all__ = ["mean_field"]
 # Sums may be reordered so that loops become SIMD code; infinities and NaN keep their meaning.
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
 _MOST_NATS = 500.0
+_LEAST_CLAIM = 1e-300
 
 
 class _Scratch(NamedTuple):
@@ -34,6 +35,7 @@ class _Scratch(NamedTuple):
     scores: Array  # (T,)
     class_scores: Array  # (C,)
     probs: Array  # Δ, (C,)
+    claims: Array  # count · δ, (C, most words)
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
@@ -57,7 +59,7 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: Stopping, b
         entries = all_entries[: _entries_with_mass(bags, topics.word_weights, d, all_entries)]
         total = bags.counts[entries].sum()
         known, log_odds = labels.known[d], labels.log_odds[d]
-        _start(total, known, log_odds, topics.prior, entries, beliefs, d, scratch)
+        _start(bags, entries, total, known, log_odds, topics, beliefs, d, scratch)
         passes, token_bound = _settle(bags, entries, total, known, log_odds, topics, stopping, scratch)
         n_passes += abs(passes)
         n_unsettled += passes < 0
@@ -88,6 +90,7 @@ def _new_scratch(most_words: int, n_classes: int, n_topics: int) -> _Scratch:
         np.zeros(n_topics),
         np.zeros(n_classes),
         np.zeros(n_classes),
+        np.zeros((n_classes, most_words)),
     )
 
 
@@ -182,16 +185,18 @@ def _entries_with_mass(bags: Bags, word_weights: Array, d: int, entries: NDArray
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _start(
+    bags: Bags,
+    entries: NDArray[np.int64],
     total: float,
     known: NDArray[np.int8],
     log_odds: Array,
-    prior: Array,
-    entries: NDArray[np.int64],
+    topics: Topics,
     beliefs: Beliefs,
     d: int,
     scratch: _Scratch,
 ) -> None:
-    """γ, δ and Δ before the first pass: carried from last time, or every class claims an equal share of the words."""
+    """γ, δ and Δ before the first pass: carried from last time, or as θ at its prior mean has it."""
+    prior = topics.prior
     n_classes, _, n_topics = prior.shape
     if len(beliefs.topic_counts) > 0:
         scratch.gamma[:] = beliefs.topic_counts[d]
@@ -199,14 +204,33 @@ def _start(
         for n in range(len(entries)):
             scratch.delta[n] = beliefs.token_class_probs[entries[n]]
         return
+    mean = scratch.mean_log  # not in use yet: it holds E[θ] until the first pass fills it
+    mean[:] = 0.0
     for i in range(n_classes):
         scratch.probs[i] = _label_prob(known[i], log_odds[i])
         for j in range(2):
             weight = scratch.probs[i] if j == 1 else 1.0 - scratch.probs[i]
-            share = weight * total / n_classes / prior[i, j].sum()
+            share = weight / prior[i, j].sum()
             for t in range(n_topics):
-                scratch.gamma[i, j, t] = prior[i, j, t] * (1.0 + share)
-    scratch.delta[: len(entries)] = 1.0 / n_classes
+                scratch.gamma[i, j, t] = prior[i, j, t] * (1.0 + share * total / n_classes)
+                mean[i, t] += prior[i, j, t] * share
+    for n in range(len(entries)):
+        _claim(mean, topics.word_weights[bags.words[entries[n]]], scratch.delta[n])
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+def _claim(mean: Array, weights: Array, delta: Array) -> None:
+    """Fill δ ∝ Σ_t E[θ_it] β_t: which class would have written the word."""
+    n_classes, n_topics = mean.shape
+    norm = 0.0
+    for i in range(n_classes):
+        claim = 0.0
+        for t in range(n_topics):
+            claim += mean[i, t] * weights[t]
+        delta[i] = claim
+        norm += claim
+    for i in range(n_classes):
+        delta[i] = delta[i] / norm if norm > _LEAST_CLAIM else 1.0 / n_classes
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -254,8 +278,7 @@ def _mix_states(scratch: _Scratch) -> None:
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
 def _token_pass(bags: Bags, word_weights: Array, entries: NDArray[np.int64], scratch: _Scratch) -> float:
     """φ, then δ, for every distinct word (maths, eqs. 8 and 9), and S; returns the entropies' part of the bound."""
-    n_classes, n_topics = scratch.mean_log.shape
-    scratch.pair_counts[:] = 0.0
+    n_classes = len(scratch.mean_log)
     bound = 0.0
     for n in range(len(entries)):
         count = bags.counts[entries[n]]
@@ -264,20 +287,52 @@ def _token_pass(bags: Bags, word_weights: Array, entries: NDArray[np.int64], scr
         entropy += _class_probs(scratch.mean_log, phi, scratch.class_scores, delta)
         bound += count * entropy
         for i in range(n_classes):
-            share = count * delta[i]
-            for t in range(n_topics):
-                scratch.pair_counts[i, t] += share * phi[t]
+            scratch.claims[i, n] = count * delta[i]
+    for i in range(n_classes):
+        _weighted_sum(scratch.claims[i], scratch.phi, len(entries), scratch.pair_counts[i])
     return bound
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST, forceinline=True)
+def _weighted_sum(weights: Array, rows: Array, n_rows: int, out: Array) -> None:
+    """Fill out_t = Σ_n weights_n rows_nt; four rows at a time, so that ``out`` is not written once a row."""
+    n_columns = len(out)
+    out[:] = 0.0
+    whole = n_rows - n_rows % 4
+    for n in range(0, whole, 4):
+        w0, w1, w2, w3 = weights[n], weights[n + 1], weights[n + 2], weights[n + 3]
+        for t in range(n_columns):
+            out[t] += (w0 * rows[n, t] + w1 * rows[n + 1, t]) + (w2 * rows[n + 2, t] + w3 * rows[n + 3, t])
+    for n in range(whole, n_rows):
+        for t in range(n_columns):
+            out[t] += weights[n] * rows[n, t]
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST, forceinline=True)
+def _dots(rows: Array, vector: Array, out: Array) -> None:
+    """Fill out_i = Σ_t rows_it vector_t; four rows at a time, so that ``vector`` is not read once a row."""
+    n_rows, n_columns = rows.shape
+    whole = n_rows - n_rows % 4
+    for i in range(0, whole, 4):
+        s0 = s1 = s2 = s3 = 0.0
+        for t in range(n_columns):
+            s0 += rows[i, t] * vector[t]
+            s1 += rows[i + 1, t] * vector[t]
+            s2 += rows[i + 2, t] * vector[t]
+            s3 += rows[i + 3, t] * vector[t]
+        out[i], out[i + 1], out[i + 2], out[i + 3] = s0, s1, s2, s3
+    for i in range(whole, n_rows):
+        score = 0.0
+        for t in range(n_columns):
+            score += rows[i, t] * vector[t]
+        out[i] = score
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST, forceinline=True)
 def _topic_probs(mean_log: Array, delta: Array, weights: Array, scores: Array, phi: Array) -> float:
     """Fill φ ∝ exp(Σ_i δ_i A_it) β_t; returns its entropy plus Σ_t φ_t log β_t."""
     n_classes, n_topics = mean_log.shape
-    scores[:] = 0.0
-    for i in range(n_classes):
-        for t in range(n_topics):
-            scores[t] += delta[i] * mean_log[i, t]
+    _weighted_sum(delta, mean_log, n_classes, scores)
     highest = -np.inf
     for t in range(n_topics):
         highest = max(highest, scores[t] if weights[t] > 0.0 else -np.inf)
@@ -286,30 +341,29 @@ def _topic_probs(mean_log: Array, delta: Array, weights: Array, scores: Array, p
         phi[t] = exp(min(scores[t] - highest, 0.0)) * weights[t]
         norm += phi[t]
     dot = 0.0
+    inverse = 1.0 / norm
     for t in range(n_topics):
-        phi[t] /= norm
+        phi[t] *= inverse
         dot += phi[t] * scores[t]
     return float(np.log(norm) + highest - dot)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST, forceinline=True)
 def _class_probs(mean_log: Array, phi: Array, scores: Array, delta: Array) -> float:
     """Fill δ ∝ exp(Σ_t φ_t A_it); returns its entropy."""
-    n_classes, n_topics = mean_log.shape
+    n_classes = len(delta)
+    _dots(mean_log, phi, scores)
     highest = -np.inf
     for i in range(n_classes):
-        score = 0.0
-        for t in range(n_topics):
-            score += phi[t] * mean_log[i, t]
-        scores[i] = score
-        highest = max(highest, score)
+        highest = max(highest, scores[i])
     norm = 0.0
     for i in range(n_classes):
         delta[i] = exp(scores[i] - highest)
         norm += delta[i]
     dot = 0.0
+    inverse = 1.0 / norm
     for i in range(n_classes):
-        delta[i] /= norm
+        delta[i] *= inverse
         dot += delta[i] * scores[i]
     return float(np.log(norm) + highest - dot)
 

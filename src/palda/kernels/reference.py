@@ -93,7 +93,8 @@ def settle(doc: Document, prior: Array, stopping: Stopping, gamma: Array, delta:
         expected = expected_log(gamma)
         evidence = np.sum(S * (expected[:, 1] - expected[:, 0]), axis=1)
         Delta = updated_labels(doc.known, doc.log_odds + evidence)  # eq. 11
-        settled = bool(np.abs(gamma - before).sum() <= stopping.tolerance * max(doc.counts.sum(), 1.0))
+        moved = np.abs(gamma - before)[counted_blocks(doc.known)].sum()
+        settled = bool(moved <= stopping.tolerance * max(doc.counts.sum(), 1.0))
     entropy = log_norm_z - np.sum(phi * topic_scores, axis=1) + log_norm_u - np.sum(delta * class_scores, axis=1)
     return Belief(gamma, delta, phi, Delta, S, entropy, n_passes, settled)
 
@@ -123,12 +124,18 @@ def mixed_states(expected: Array, Delta: Array) -> Array:
 
 
 def fresh_start(doc: Document, prior: Array) -> tuple[Array, Array, Array]:
-    """γ, δ and Δ before the first pass: every class claims an equal share of the words, spread as its prior is."""
+    """γ, δ and Δ before the first pass, as θ at its prior mean has it: E[θ_i] also says how well class i fits a word.
+
+    Equal δ would leave it to chance which class takes which word: fits then fall into poorer optima.
+    """
     n_classes = len(doc.known)
     Delta = updated_labels(doc.known, doc.log_odds)
-    share = doc.counts.sum() / n_classes * prior / prior.sum(axis=2, keepdims=True)
-    delta = np.full((len(doc.counts), n_classes), 1.0 / n_classes)
-    return prior + states(Delta)[:, :, None] * share, delta, Delta
+    mean = states(Delta)[:, :, None] * prior / prior.sum(axis=2, keepdims=True)
+    claims = doc.weights @ mean.sum(axis=1).T
+    total = claims.sum(axis=1, keepdims=True)
+    delta = np.full_like(claims, 1.0 / n_classes)
+    np.divide(claims, total, out=delta, where=total > _LEAST_CLAIM)
+    return prior + doc.counts.sum() / n_classes * mean, delta, Delta
 
 
 def expected_log(gamma: Array) -> Array:
@@ -150,6 +157,7 @@ def updated_labels(known: NDArray[np.int8], log_odds: Array) -> Array:
     return np.where(known >= 0, known, 1.0 / (1.0 + np.exp(-np.clip(log_odds, -_MOST_NATS, _MOST_NATS))))
 
 
+_LEAST_CLAIM = 1e-300  # a word no class could write, to the last bit, starts out everybody's
 _MOST_NATS = 500.0  # beyond this a probability is 0 or 1 to the last bit, and exp would overflow
 
 

@@ -21,11 +21,14 @@ __all__ = ["bags_of", "e_step", "fresh_beliefs"]
 
 
 def bags_of(counts: Counts) -> Bags:
-    """Rows of a CSR matrix as the kernels read them; shares its memory where the types allow."""
+    """Rows of a CSR matrix as the kernels read them; shares its memory where the types allow.
+
+    Read-only arrays are copied, because Numba would compile the kernels once more for them.
+    """
     return Bags(
-        np.ascontiguousarray(counts.indptr, dtype=np.int64),
-        np.ascontiguousarray(counts.indices, dtype=np.int32),
-        np.ascontiguousarray(counts.data, dtype=np.float64),
+        np.require(counts.indptr, np.int64, ["C", "W"]),
+        np.require(counts.indices, np.int32, ["C", "W"]),
+        np.require(counts.data, np.float64, ["C", "W"]),
     )
 
 

@@ -1,0 +1,359 @@
+"""Odd inputs have answers that can be said beforehand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from joblib import Parallel, delayed
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+
+from palda import PALDA, CrowdPALDA, DataError, PaldaWarning
+from palda.annotators.one_coin import OneCoin
+from palda.data import simulate
+from palda.data.types import Corpus, Votes
+from palda.fit import Settings, cut_shards, em, label_probs
+from palda.model.state import Params
+from palda.progress import Progress
+
+SETTINGS: dict[str, Any] = {"n_topics": 4, "tol": 1e-3, "random_state": 0, "n_jobs": 1}
+WORLD = simulate.documents(80, 3, 4, 30, seed=1, doc_length=25)
+X = WORLD.corpus.counts
+TRUTH = WORLD.labels
+GOOD_CROWD = simulate.crowd(WORLD, [0.9, 0.85, 0.8, 0.75], seed=2, votes_per_doc=3)[0]
+
+smoothed_or_not = pytest.mark.parametrize("smoothing", [False, True])
+
+
+def array_of(votes: Votes) -> np.ndarray:
+    array = np.full((votes.n_docs, votes.n_annotators, votes.n_classes), -1)
+    array[votes.doc, votes.annotator, votes.label] = votes.value
+    return array
+
+
+def accuracy(probs: np.ndarray, truth: np.ndarray = TRUTH) -> float:
+    return float(np.mean((probs >= 0.5) == truth))
+
+
+def assert_probabilities(probs: np.ndarray) -> None:
+    assert np.isfinite(probs).all()
+    assert ((probs >= 0) & (probs <= 1)).all()
+
+
+# Words.
+
+
+@smoothed_or_not
+def test_a_document_without_words_gets_the_base_rates(smoothing: bool) -> None:
+    model = PALDA(**SETTINGS, smoothing=smoothing).fit(X, TRUTH)
+    np.testing.assert_allclose(model.predict_proba(np.zeros((2, 30))), [model.class_prior_] * 2, rtol=1e-12)
+    np.testing.assert_allclose(model.class_prior_, TRUTH.mean(axis=0), rtol=1e-12)
+
+
+def test_words_unseen_in_training_say_nothing_when_topics_are_not_smoothed() -> None:
+    unseen = sparse.csr_array(sparse.hstack([X, sparse.csr_array((80, 2))]))
+    model = PALDA(**SETTINGS, smoothing=False).fit(unseen, TRUTH)
+    assert not model.topic_words_[:, 30:].any()
+    with_new_words = unseen.toarray()
+    with_new_words[:, 30:] = 7
+    np.testing.assert_array_equal(model.predict_proba(with_new_words), model.predict_proba(unseen))
+    only_new_words = np.eye(32)[30:]
+    np.testing.assert_allclose(model.predict_proba(only_new_words), [model.class_prior_] * 2, rtol=1e-12)
+
+
+def test_words_unseen_in_training_have_some_probability_when_topics_are_smoothed() -> None:
+    unseen = sparse.csr_array(sparse.hstack([X, sparse.csr_array((80, 2))]))
+    model = PALDA(**SETTINGS).fit(unseen, TRUTH)
+    assert (model.topic_words_ > 0).all()
+    np.testing.assert_allclose(model.topic_words_.sum(axis=1), 1.0, rtol=1e-12)
+    assert_probabilities(model.predict_proba(np.eye(32)))
+
+
+@smoothed_or_not
+def test_documents_without_words_may_train_too(smoothing: bool) -> None:
+    padded = sparse.csr_array(sparse.vstack([X, sparse.csr_array((5, 30))]))
+    labels = np.vstack([TRUTH, np.ones((5, 3), dtype=int)])
+    model = PALDA(**SETTINGS, smoothing=smoothing).fit(padded, labels)
+    np.testing.assert_allclose(model.class_prior_, labels.mean(axis=0), rtol=1e-12)
+
+
+@smoothed_or_not
+def test_no_words_at_all_leave_the_base_rates(smoothing: bool) -> None:
+    model = PALDA(**SETTINGS, smoothing=smoothing).fit(np.zeros((80, 5)), TRUTH)
+    np.testing.assert_allclose(model.predict_proba(np.zeros((1, 5))), [TRUTH.mean(axis=0)], rtol=1e-12)
+    if not smoothing:  # words that no topic writes say nothing
+        np.testing.assert_allclose(model.predict_proba(np.ones((1, 5))), [TRUTH.mean(axis=0)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("wrong", [-1.0, np.nan, np.inf])
+def test_counts_that_cannot_be_are_refused(wrong: float) -> None:
+    dense = X.toarray().astype(float)
+    dense[3, 4] = wrong
+    for bad in (dense, sparse.csr_array(dense)):
+        with pytest.raises(ValueError, match=r"Negative values|contains (NaN|infinity)"):
+            PALDA(**SETTINGS).fit(bad, TRUTH)
+        with pytest.raises(ValueError, match=r"Negative values|contains (NaN|infinity)"):
+            CrowdPALDA(**SETTINGS).fit(bad, GOOD_CROWD)
+
+
+def test_counts_may_be_fractions_and_mean_that_many_words() -> None:
+    model = PALDA(**SETTINGS).fit(X * 0.5, TRUTH)
+    assert_probabilities(model.predict_proba(X * 0.5))
+    halves = sparse.csr_array(X * 0.5)
+    np.testing.assert_array_equal(model.predict_proba(halves + halves), model.predict_proba(X))
+
+
+@smoothed_or_not
+def test_huge_documents_and_huge_counts_are_documents_too(smoothing: bool) -> None:
+    huge = X.toarray().astype(float)
+    huge[0] = 0
+    huge[0, :4] = 250_000
+    huge[1, 5] = 1e6
+    clean = PALDA(**SETTINGS, smoothing=smoothing).fit(huge, TRUTH)
+    crowd = CrowdPALDA(**SETTINGS, smoothing=smoothing).fit(huge, GOOD_CROWD)
+    for model in (clean, crowd):
+        assert np.isfinite(model.lower_bounds_).all()
+        assert_probabilities(model.predict_proba(huge))
+    assert_probabilities(crowd.consensus_)
+
+
+# Labels.
+
+
+@smoothed_or_not
+@pytest.mark.parametrize(("n_classes", "n_topics"), [(1, 3), (3, 1), (1, 1)])
+def test_one_class_and_one_topic_are_enough(smoothing: bool, n_classes: int, n_topics: int) -> None:
+    settings = SETTINGS | {"n_topics": n_topics, "smoothing": smoothing}
+    model = PALDA(**settings).fit(X, TRUTH[:, :n_classes])
+    assert model.predict_proba(X).shape == (80, n_classes)
+    crowd = CrowdPALDA(**settings).fit(X, array_of(GOOD_CROWD)[:, :, :n_classes])
+    assert crowd.consensus_.shape == (80, n_classes)
+    assert_probabilities(crowd.consensus_)
+    if n_topics == 1:  # one topic tells no document from another
+        np.testing.assert_allclose(model.predict_proba(X), [model.class_prior_] * 80, rtol=1e-6)
+
+
+@smoothed_or_not
+def test_a_class_nobody_has_and_one_everybody_has_stay_so(smoothing: bool) -> None:
+    labels = np.column_stack([TRUTH, np.zeros(80, dtype=int), np.ones(80, dtype=int)])
+    model = PALDA(**SETTINGS, smoothing=smoothing).fit(X, labels)
+    assert (model.class_prior_[3:] == [1e-6, 1 - 1e-6]).all()
+    predicted = model.predict(X)
+    assert not predicted[:, 3].any()
+    assert predicted[:, 4].all()
+
+
+def test_unknown_labels_are_neither_yes_nor_no() -> None:
+    hidden = np.where(np.random.default_rng(0).random(TRUTH.shape) < 0.3, -1, TRUTH)
+    as_nan = np.where(hidden == -1, np.nan, hidden)
+    model = PALDA(**SETTINGS).fit(X, hidden)
+    np.testing.assert_array_equal(model.predict_proba(X), PALDA(**SETTINGS).fit(X, as_nan).predict_proba(X))
+    everything_unknown = PALDA(**SETTINGS).fit(X, np.full_like(TRUTH, -1))
+    assert_probabilities(everything_unknown.predict_proba(X))
+
+
+@pytest.mark.parametrize("wrong", [TRUTH * 2, TRUTH.astype(float) + 0.5, TRUTH.astype(str) + np.array("x")])
+def test_labels_that_are_neither_are_refused(wrong: np.ndarray) -> None:
+    with pytest.raises(ValueError, match="Only binary classification is supported"):
+        PALDA(**SETTINGS).fit(X, wrong)
+
+
+def test_labels_of_other_documents_are_refused() -> None:
+    with pytest.raises(ValueError, match="80 documents, but y has labels for 79"):
+        PALDA(**SETTINGS).fit(X, TRUTH[1:])
+
+
+def test_names_of_classes_come_from_the_columns() -> None:
+    frame = pd.DataFrame(TRUTH, columns=["war", "sport", "art"])
+    assert PALDA(**SETTINGS).fit(X, frame).classes_.tolist() == ["war", "sport", "art"]
+    assert PALDA(**SETTINGS).fit(X, TRUTH).classes_.tolist() == [0, 1, 2]
+
+
+@smoothed_or_not
+@pytest.mark.parametrize("crowd", [False, True])
+def test_permuted_classes_give_permuted_answers(crowd: bool, smoothing: bool) -> None:
+    """From the same parameters, permuted too: which class comes first means nothing."""
+    order = np.array([2, 0, 1])
+    rng = np.random.default_rng(0)
+    chi = rng.gamma(1.0, 1.0, (4, 30)) + 0.1
+    start = Params(
+        rng.uniform(0.5, 1.5, (3, 2, 4)),
+        chi / chi.sum(axis=1, keepdims=True),
+        np.array([0.2, 0.4, 0.3]),
+        chi if smoothing else None,
+        0.1 if smoothing else None,
+        np.full(4, 0.7) if crowd else None,
+    )
+    other = replace(start, topic_prior=start.topic_prior[order], class_prior=start.class_prior[order])
+    settings = Settings(OneCoin() if crowd else None, max_iter=6, tol=0.0)
+    results = []
+    for params, columns in ((start, np.arange(3)), (other, order)):
+        known = np.full((80, 3), -1, dtype=np.int8) if crowd else TRUTH[:, columns]
+        votes = Votes.from_array(array_of(GOOD_CROWD)[:, :, columns]) if crowd else None
+        shards = cut_shards(X, known, votes)
+        learned, info = list(em(shards, params, settings))[-1]
+        unlabelled = cut_shards(X, np.full((80, 3), -1, dtype=np.int8), votes)
+        results.append((info.bound, learned, label_probs(unlabelled, learned, settings)))
+    (bound, learned, probs), (their_bound, theirs, their_probs) = results
+    assert their_bound == pytest.approx(bound, rel=1e-10)
+    np.testing.assert_allclose(their_probs, probs[:, order], atol=1e-6)
+    np.testing.assert_allclose(theirs.topic_prior, learned.topic_prior[order], rtol=1e-6)
+    np.testing.assert_allclose(theirs.topic_words, learned.topic_words, rtol=1e-6, atol=1e-9)
+
+
+# Votes.
+
+
+def test_a_good_crowd_is_heard() -> None:
+    model = CrowdPALDA(**SETTINGS).fit(X, GOOD_CROWD)
+    assert accuracy(model.consensus_) > 0.85
+    quality = model.annotator_quality_
+    assert quality["annotator"].tolist() == GOOD_CROWD.annotators.tolist()
+    np.testing.assert_array_equal(quality["n_votes"], GOOD_CROWD.per_annotator())
+    np.testing.assert_allclose(quality["quality"], [0.9, 0.85, 0.8, 0.75], atol=0.12)
+
+
+def test_votes_in_any_form_give_equal_results() -> None:
+    ids = [f"doc-{d}" for d in range(80)]
+    names = {"doc_ids": ids, "annotators": list("abcd"), "classes": ["x", "y", "z"]}
+    votes = Votes.from_array(array_of(GOOD_CROWD), **names)
+    corpus = Corpus.from_counts(X, doc_ids=ids)
+    frame = pd.DataFrame(
+        {
+            "doc": [ids[d] for d in votes.doc],
+            "annotator": votes.annotators[votes.annotator],
+            "label": votes.classes[votes.label],
+            "value": votes.value,
+        }
+    ).sample(frac=1.0, random_state=0)
+    expected = CrowdPALDA(**SETTINGS).fit(X, votes)
+    backwards = votes.take(np.arange(80)[::-1])
+    fits = [
+        CrowdPALDA(**SETTINGS).fit(X, votes, doc_ids=ids),
+        CrowdPALDA(**SETTINGS).fit(X, backwards, doc_ids=ids),
+        CrowdPALDA(**SETTINGS).fit(X, frame, doc_ids=ids),
+        CrowdPALDA(**SETTINGS).fit(corpus, frame),
+        CrowdPALDA(**SETTINGS).fit(corpus, votes),
+        CrowdPALDA(**SETTINGS).fit(corpus, backwards),
+        CrowdPALDA(**SETTINGS).fit(X, array_of(votes)),
+    ]
+    for model in fits:
+        np.testing.assert_array_equal(model.consensus_, expected.consensus_)
+    for model in fits[:-1]:
+        pd.testing.assert_frame_equal(model.annotator_quality_, expected.annotator_quality_)
+        assert model.classes_.tolist() == ["x", "y", "z"]
+
+
+def test_votes_on_documents_that_are_not_there_are_refused() -> None:
+    ids = [f"doc-{d}" for d in range(80)]
+    frame = pd.DataFrame({"doc": ["doc-3", "doc-99"], "annotator": "a", "label": "x", "value": 1})
+    with pytest.raises(DataError, match="'doc-99' is not among the 80 known ones"):
+        CrowdPALDA(**SETTINGS).fit(X, frame, doc_ids=ids)
+    with pytest.raises(DataError, match="'doc-99' is not among"):
+        CrowdPALDA(**SETTINGS).fit(X, Votes.from_frame(frame), doc_ids=ids)
+    with pytest.raises(DataError, match="pass doc_ids="):
+        CrowdPALDA(**SETTINGS).fit(X, frame)
+    with pytest.raises(DataError, match="80 documents, but the votes speak of 2"):
+        CrowdPALDA(**SETTINGS).fit(X, Votes.from_frame(frame))
+    with pytest.raises(DataError, match="80 documents, but there are 3 doc_ids"):
+        CrowdPALDA(**SETTINGS).fit(X, frame, doc_ids=["a", "b", "c"])
+
+
+def test_gold_of_another_shape_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"gold has shape \(80, 2\)"):
+        CrowdPALDA(**SETTINGS).fit(X, GOOD_CROWD, gold=TRUTH[:, :2])
+
+
+@smoothed_or_not
+def test_no_vote_at_all_is_no_reason_to_fail(smoothing: bool) -> None:
+    silence = np.full((80, 2, 3), -1)
+    model = CrowdPALDA(**SETTINGS, smoothing=smoothing).fit(X, silence)
+    assert_probabilities(model.consensus_)
+    assert model.annotator_quality_["n_votes"].tolist() == [0, 0]
+    assert model.annotator_quality_["quality"].between(0, 1).all()
+    with_gold = CrowdPALDA(**SETTINGS, smoothing=smoothing).fit(X, silence, gold=TRUTH)
+    np.testing.assert_array_equal(with_gold.consensus_, TRUTH)
+
+
+def test_an_annotator_with_one_vote_has_a_quality_all_the_same() -> None:
+    votes = array_of(GOOD_CROWD)
+    lonely = np.full((80, 1, 3), -1)
+    lonely[7, 0, 1] = 1
+    model = CrowdPALDA(**SETTINGS).fit(X, np.concatenate([votes, lonely], axis=1))
+    last = model.annotator_quality_.iloc[-1]
+    assert last["n_votes"] == 1
+    assert 0 < last["quality"] < 1
+    assert last["quality"] == pytest.approx(model.consensus_[7, 1], abs=0.1)
+
+
+def test_of_two_who_always_contradict_each_other_one_is_as_right_as_the_other_is_wrong() -> None:
+    first = TRUTH[:, None, :]
+    model = CrowdPALDA(**SETTINGS).fit(X, np.concatenate([first, 1 - first], axis=1))
+    assert_probabilities(model.consensus_)
+    assert model.annotator_quality_["quality"].sum() == pytest.approx(1.0, abs=1e-9)
+
+
+LIARS = simulate.crowd(WORLD, [0.1, 0.15, 0.1, 0.2, 0.15], seed=3, votes_per_doc=4)[0]
+
+
+def test_a_crowd_of_liars_gives_the_mirror_image() -> None:
+    model = CrowdPALDA(**SETTINGS).fit(X, LIARS)
+    assert accuracy(model.consensus_) < 0.2
+    assert (model.annotator_quality_["quality"] > 0.7).all()
+
+
+def test_a_few_gold_labels_turn_the_mirror_image_round() -> None:
+    gold = np.full_like(TRUTH, -1)
+    gold[:16] = TRUTH[:16]
+    model = CrowdPALDA(**SETTINGS).fit(X, LIARS, gold=gold)
+    np.testing.assert_array_equal(model.consensus_[:16], TRUTH[:16])
+    assert accuracy(model.consensus_[16:], TRUTH[16:]) > 0.85
+    assert (model.annotator_quality_["quality"] < 0.3).all()
+
+
+# Interruption and pools.
+
+
+@pytest.mark.parametrize("kind", [PALDA, CrowdPALDA])
+def test_ctrl_c_keeps_the_best_parameters_so_far_and_says_so(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = count(1)
+
+    def interrupt_the_third(_self: Progress, _info: object) -> None:
+        if next(rounds) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Progress, "step", interrupt_the_third)
+    target = TRUTH if kind is PALDA else GOOD_CROWD
+    with pytest.warns(PaldaWarning, match="interrupted; the best parameters so far are kept") as caught:
+        model = kind(**(SETTINGS | {"tol": 0.0, "max_iter": 50})).fit(X, target)
+    assert len(caught) == 1, "whoever pressed Ctrl-C knows that it did not converge"
+    assert model.n_iter_ == 3
+    assert not model.converged_
+    assert model.lower_bound_ == model.lower_bounds_.max()
+    monkeypatch.undo()
+    with pytest.warns(ConvergenceWarning):
+        whole = kind(**(SETTINGS | {"tol": 0.0, "max_iter": 3})).fit(X, target)
+    np.testing.assert_array_equal(model.predict_proba(X), whole.predict_proba(X))
+
+
+def test_ctrl_c_before_anything_was_learned_is_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("palda.estimators.em", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        PALDA(**SETTINGS).fit(X, TRUTH)
+
+
+@pytest.mark.parametrize("backend", ["threading", "loky"])
+def test_fits_inside_somebody_elses_workers_give_the_same(backend: str) -> None:
+    settings = SETTINGS | {"n_jobs": None}
+    alone = PALDA(**settings).fit(X, TRUTH).topic_words_
+    fits = Parallel(n_jobs=2, backend=backend)(delayed(PALDA(**settings).fit)(X, TRUTH) for _ in range(2))
+    for model in fits:
+        np.testing.assert_array_equal(model.topic_words_, alone)

@@ -1,0 +1,86 @@
+"""The M-step gives the parameters that maximise the bound, given what the E-step believes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import digamma, gammaln
+
+from palda.annotators.one_coin import OneCoin
+from palda.data.votes import Votes
+from palda.model.m_step import update_topics
+from palda.model.state import Params, ShardStats
+from palda.priors import base_rate
+
+RNG = np.random.default_rng(0)
+PARAMS = Params(np.ones((2, 2, 3)), np.full((3, 5), 0.2), np.array([0.3, 0.6]))
+WORD_COUNTS = RNG.gamma(1.0, 4.0, (5, 3))
+
+
+def stats_of(word_counts: np.ndarray) -> ShardStats:
+    blocks = np.full((2, 2), 10.0)
+    log_theta = 10.0 * np.log(RNG.dirichlet(np.ones(3), (2, 2)))
+    return ShardStats(word_counts, log_theta, blocks, np.array([3.0, 6.0]), np.zeros(0), 0.0, 10, 0, 0)
+
+
+def test_quality_is_the_expected_share_of_right_votes() -> None:
+    votes = Votes.from_array([[[1, 0], [-1, 1]], [[0, -1], [-1, -1]]], annotators=["a", "b"])
+    label_probs = np.array([[0.9, 0.2], [0.4, 0.5]])
+    coins = OneCoin()
+    rates = coins.update(coins.count(votes, label_probs), coins.start(2))
+    np.testing.assert_allclose(rates, [(0.9 + 0.8 + 0.6) / 3, 0.2], rtol=1e-14)
+
+
+def test_an_annotator_without_votes_keeps_the_rate_and_nobody_is_infinitely_right() -> None:
+    rates = OneCoin().update(np.array([[0.0, 0.0], [5.0, 5.0], [0.0, 5.0]]), np.array([0.7, 0.7, 0.7]))
+    np.testing.assert_allclose(rates, [0.7, 1 - 1e-6, 1e-6], rtol=1e-12)
+
+
+def test_base_rates_are_the_mean_beliefs_inside_the_open_interval() -> None:
+    np.testing.assert_allclose(base_rate.update(np.array([3.0, 0.0, 10.0]), 10), [0.3, 1e-6, 1 - 1e-6], rtol=1e-12)
+
+
+def test_topics_are_their_own_shares_of_words_and_sum_to_one() -> None:
+    topics = update_topics(PARAMS, stats_of(WORD_COUNTS))
+    np.testing.assert_allclose(topics.topic_words, (WORD_COUNTS / WORD_COUNTS.sum(axis=0)).T, rtol=1e-14)
+    assert topics.word_counts is None
+    assert topics.word_prior is None
+
+
+def test_a_topic_that_wrote_no_word_stays_as_it_was() -> None:
+    counts = WORD_COUNTS.copy()
+    counts[:, 1] = 0.0
+    topics = update_topics(PARAMS, stats_of(counts))
+    np.testing.assert_array_equal(topics.topic_words[1], PARAMS.topic_words[1])
+
+
+def test_smoothed_topics_are_the_counts_and_the_prior_they_were_made_with() -> None:
+    smoothed = Params(PARAMS.topic_prior, PARAMS.topic_words, PARAMS.class_prior, np.ones((3, 5)), 0.25)
+    topics = update_topics(smoothed, stats_of(WORD_COUNTS))
+    assert topics.word_counts is not None
+    np.testing.assert_allclose(topics.word_counts, WORD_COUNTS.T + 0.25, rtol=1e-14)
+    np.testing.assert_allclose(topics.topic_words.sum(axis=1), 1.0, rtol=1e-14)
+
+
+def test_the_word_prior_maximises_its_part_of_the_bound() -> None:
+    smoothed = Params(PARAMS.topic_prior, PARAMS.topic_words, PARAMS.class_prior, np.ones((3, 5)), 0.25)
+    topics = update_topics(smoothed, stats_of(WORD_COUNTS))
+    assert topics.word_counts is not None
+    assert topics.word_prior is not None
+    chi = topics.word_counts
+    log_sum = float(np.sum(digamma(chi) - digamma(chi.sum(axis=1, keepdims=True))))
+
+    def part(eta: float) -> float:
+        return float(3 * (gammaln(5 * eta) - 5 * gammaln(eta)) + eta * log_sum)
+
+    for near in (0.9, 0.999, 1.001, 1.1):
+        assert part(topics.word_prior) > part(topics.word_prior * near)
+
+
+@pytest.mark.parametrize("n_blocks", [0.0, 10.0])
+def test_a_state_that_no_document_was_in_keeps_its_topic_prior(n_blocks: float) -> None:
+    stats = stats_of(WORD_COUNTS)
+    stats.n_blocks[1, 1] = n_blocks
+    moved = update_topics(PARAMS, stats).topic_prior
+    assert np.array_equal(moved[1, 1], PARAMS.topic_prior[1, 1]) == (n_blocks == 0)
+    assert not np.array_equal(moved[0, 0], PARAMS.topic_prior[0, 0])

@@ -1,0 +1,62 @@
+"""Where Numba cannot keep compiled code, palda works all the same, and says so once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from palda import kernels
+
+# A process in which only NUMBA_CACHE_DIR may hold the cache, as if neither the package's folder nor the home folder
+# could be written: a superuser, as whom tests may run, can write anywhere. One small kernel stands for all, because
+# compiling them takes long.
+SCRIPT = """
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from numba.core import caching
+caching.CacheImpl._locator_classes = caching.CacheImpl._locator_classes[:1]
+import numpy as np
+from palda import kernels
+with warnings.catch_warnings(record=True) as seen, ThreadPoolExecutor(4) as pool:
+    warnings.simplefilter("always")
+    modules = list(pool.map(lambda _: kernels.active(), range(4)))
+assert len(set(modules)) == 1
+np.testing.assert_allclose(modules[0]._log_norms(np.ones((1, 2, 3))), np.log(2.0))
+print([f"{w.category.__name__}: {w.message}" for w in seen])
+from numba import config
+print(config.CACHE_DIR)
+"""
+
+
+def run(script: str, tmp_path: Path, cache_folder: str) -> list[str]:
+    environment = os.environ | {"NUMBA_CACHE_DIR": cache_folder, "HOME": cache_folder, "TMPDIR": str(tmp_path)}
+    environment.pop("PALDA_KERNEL", None)
+    done = subprocess.run(  # noqa: S603 - our own script
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder that nobody can write to")
+def test_kernels_compile_and_warn_once_when_no_cache_folder_can_be_written(tmp_path: Path) -> None:
+    nowhere = "/proc/palda-no"
+    warned, setting_after = run(SCRIPT, tmp_path, nowhere)
+    assert warned.count("PaldaWarning") == 1
+    assert "point NUMBA_CACHE_DIR to a folder that can be written" in warned
+    assert setting_after == nowhere, "other packages' setting is left as it was"
+    assert not list(tmp_path.glob("palda-numba-*")), "the temporary cache is removed"
+
+
+def test_other_failures_to_import_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> None:
+        raise RuntimeError("something else")
+
+    monkeypatch.setenv("PALDA_KERNEL", "compiled")
+    monkeypatch.setattr(kernels, "import_module", fail)
+    with pytest.raises(RuntimeError, match="something else"):
+        kernels.active()

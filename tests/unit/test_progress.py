@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from palda import PALDA, CrowdPALDA
+from palda.data import simulate
+from palda.model.state import StepInfo
+from palda.progress import Progress
+
+LINE = re.compile(r"palda: iteration +(\d+)  bound (-?[\d.e+]+)(  change [+-]\d\.\de[+-]\d\d)?  (done|about .* left)")
+
+
+def info(iteration: int, bound: float, change: float, *, converged: bool = False) -> StepInfo:
+    return StepInfo(iteration, bound, change, 0.0, 10, 0, newton_converged=True, converged=converged)
+
+
+def test_a_line_has_iteration_bound_change_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress(verbose=1, max_iter=100, tol=1e-5)
+    progress.step(info(1, -12345.6789, np.inf))
+    progress.step(info(2, -12000.0, 2.9e-2))
+    progress.step(info(3, -11999.0, 1e-6, converged=True))
+    out, err = capsys.readouterr()
+    assert out == ""
+    first, second, third = err.splitlines()
+    assert re.fullmatch(r"palda: iteration   1  bound -12345\.7  about \d+ s left", first)
+    assert re.fullmatch(r"palda: iteration   2  bound -12000  change \+2\.9e-02  about \d+ s left", second)
+    assert third == "palda: iteration   3  bound -11999  change +1.0e-06  done"
+
+
+def test_nothing_is_shown_unless_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    Progress(verbose=0, max_iter=10, tol=1e-5).step(info(1, -5.0, np.inf))
+    assert capsys.readouterr() == ("", "")
+
+
+def seconds_left(monkeypatch: pytest.MonkeyPatch, changes: list[float], max_iter: int, tol: float) -> float:
+    """Estimate after rounds of one second each."""
+    clock = iter(float(second) for second in range(1000))
+    monkeypatch.setattr("palda.progress.time.monotonic", lambda: next(clock))
+    progress = Progress(verbose=1, max_iter=max_iter, tol=tol)
+    seen: list[float] = []
+    monkeypatch.setattr("palda.progress._duration", lambda seconds: seen.append(seconds) or "")
+    for position, change in enumerate(changes, start=1):
+        progress.step(info(position, -100.0, change))
+    return seen[-1]
+
+
+def test_changes_that_halve_are_followed_down_to_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = [np.inf, *(2.0**-k for k in range(6))]
+    assert seconds_left(monkeypatch, changes, max_iter=100, tol=2.0**-15) == pytest.approx(10.0, abs=1.0)
+
+
+def test_changes_that_do_not_shrink_or_a_tolerance_of_zero_leave_all_allowed_rounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert seconds_left(monkeypatch, [np.inf, 0.1, 0.1, 0.2], max_iter=20, tol=1e-5) == pytest.approx(16.0)
+    assert seconds_left(monkeypatch, [np.inf, 0.1, 0.01], max_iter=20, tol=0.0) == pytest.approx(17.0)
+
+
+@pytest.mark.parametrize("seconds", [0.2, 40.0, 600.0, 9000.0])
+def test_durations_read_as_people_say_them(seconds: float) -> None:
+    from palda.progress import _duration
+
+    expected = {0.2: "0 s", 40.0: "40 s", 600.0: "10 min", 9000.0: "2.5 h"}
+    assert _duration(seconds) == expected[seconds]
+
+
+@pytest.mark.parametrize("crowd", [False, True])
+def test_a_verbose_fit_writes_a_line_a_round_to_standard_error_only(
+    capsys: pytest.CaptureFixture[str], crowd: bool
+) -> None:
+    world = simulate.documents(30, 2, 2, 15, seed=0, doc_length=12)
+    settings = {"n_topics": 2, "tol": 1e-2, "random_state": 0, "n_jobs": 1, "verbose": 1}
+    if crowd:
+        votes, _ = simulate.crowd(world, [0.9, 0.8, 0.7], seed=0, votes_per_doc=2)
+        model = CrowdPALDA(**settings).fit(world.corpus, votes)
+    else:
+        model = PALDA(**settings).fit(world.corpus, world.labels)
+    out, err = capsys.readouterr()
+    assert out == ""
+    lines = [LINE.fullmatch(line) for line in err.splitlines()]
+    assert all(lines)
+    numbers = [int(line.group(1)) for line in lines if line]
+    assert all(later == earlier + 1 for earlier, later in pairwise(numbers))
+    assert len(lines) == model.n_iter_
