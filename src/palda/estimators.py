@@ -110,7 +110,7 @@ class _TopicModel(BaseEstimator):
         return shards, settings
 
     def _start(self, counts: Counts, votes: Votes | None, guess: Array, rng: np.random.Generator) -> Params:
-        """Parameters before the first round: ξ and ρ from a first guess at the labels, topics from random documents."""
+        """Parameters before the first round: ξ, ρ and topics from a first guess at the labels."""
         class_prior = base_rate.update(guess.sum(axis=0), len(guess))
         start = first_params(counts, class_prior, self.n_topics, rng, smoothing=self.smoothing, guess=guess)
         if votes is None:
@@ -265,7 +265,7 @@ class PALDA(ClassifierMixin, _TopicModel):
         smoothing: bool = True,
         n_init: int = 1,
         max_iter: int = 200,
-        tol: float = 1e-5,
+        tol: float = 1e-4,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -363,7 +363,7 @@ class CrowdPALDA(_TopicModel):
         smoothing: bool = True,
         n_init: int = 1,
         max_iter: int = 200,
-        tol: float = 1e-5,
+        tol: float = 1e-4,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,

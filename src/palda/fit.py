@@ -49,7 +49,7 @@ class Settings:
 
     annotators: AnnotatorModel | None = None
     max_iter: int = 100
-    tol: float = 1e-5
+    tol: float = 1e-4
     stopping: Stopping = field(default_factory=lambda: Stopping(max_passes=30, tolerance=1e-3))
     engine: Engine = field(default_factory=Threads)
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from palda.data import files
 from palda.data.tables import read_documents, read_votes
 from palda.data.types import Documents, Values, Votes
 from palda.errors import DataError, PaldaError, PaldaWarning
@@ -136,6 +135,45 @@ def test_timestamps_settle_wide_rows_too(tmp_path: Path) -> None:
     assert read_votes(path).value.tolist() == [1]
     broken = write(tmp_path, "w.csv", "doc,annotator,x,timestamp\nd1,a,1,200\nd1,a,0,soon\n")
     assert message(broken).startswith("w.csv, row 3, column 'timestamp': 'soon' is not a time")
+
+
+@pytest.mark.parametrize(
+    ("rows", "kept"),
+    [
+        (["1,5", "0,"], None),
+        (["1,", "0,5"], None),
+        (["1,", "0,"], None),
+        (["1,", "1,5"], 1),
+        (["1,2024-05-01T12:00:00+02:00", "0,2024-05-01T09:00:00Z"], 1),
+        (["1,9999-12-31", "0,2024-05-01"], 1),
+    ],
+)
+def test_only_times_that_are_told_settle_a_contradiction(tmp_path: Path, rows: list[str], kept: int | None) -> None:
+    lines = ["doc,annotator,label,value,timestamp", *(f"d,a,x,{row}" for row in rows), "d,b,x,1,"]
+    path = write(tmp_path, "v.csv", "\n".join(lines))
+    if kept is not None:
+        assert read_votes(path).value.tolist() == [kept, 1]
+        return
+    assert message(path).startswith("v.csv, row 3: the vote 0 of annotator 'a'")
+    assert read_votes(path, duplicates="last").value.tolist() == [0, 1]
+    assert read_votes(path, duplicates="first").value.tolist() == [1, 1]
+    assert read_votes(path, duplicates="drop").value.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"duplicates": "latest"}, "duplicates must be one of 'error', 'last', 'first', 'drop', not 'latest'"),
+        ({"layout": "Wide"}, "layout must be one of 'auto', 'long', 'wide', 'lists', not 'Wide'"),
+        ({"blank": "zero"}, "blank must be one of None, 'abstained', 'none', not 'zero'"),
+        ({"classes": "arts"}, "'arts' was given for the class names; pass a list of names"),
+        ({"documents": "documents.csv"}, "'documents.csv' was given for the document names; pass what read_documents"),
+        ({"documents": Path("documents.csv")}, "Path was given for the document names; pass what read_documents"),
+        ({"documents": pd.DataFrame({"doc": ["d1"]})}, "a DataFrame was given for the document names"),
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_refused(tmp_path: Path, options: dict[str, object], says: str) -> None:
+    assert says in message(write(tmp_path, "v.csv", LONG), **options)
 
 
 def test_classes_can_be_given_in_the_order_wanted(tmp_path: Path) -> None:
@@ -327,36 +365,6 @@ def test_any_format_gives_the_votes_back(tmp_path: Path, votes: Votes, kind: str
     again = read_votes(path, votes.doc_ids, classes=votes.classes, layout=layout)
     assert again == votes
     assert Votes.from_frame(again.to_frame()) == votes
-
-
-cells = st.text(st.characters(exclude_characters='",\r\n\0', exclude_categories=["Cs"]), max_size=5)
-
-
-@given(st.lists(st.tuples(cells, cells), min_size=1, max_size=8))
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_the_fast_and_the_careful_csv_reader_agree(tmp_path: Path, rows: list[tuple[str, str]]) -> None:
-    text = "a,b\n" + "".join(f"{left},{right}\n" for left, right in rows)
-    path = tmp_path / "t.csv"
-    path.write_text(text, encoding="utf-8", newline="")
-    fast = files._fast_csv(path, "utf-8", ",")
-    careful, _ = files._careful_csv(text, ",", "t.csv")
-    assert fast.astype(object).values.tolist() == careful.values.tolist() == [list(row) for row in rows]
-
-
-def test_the_fast_reader_joins_blocks_in_file_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_BLOCK_BYTES", 64)
-    rows = [f"d{i % 7},a{i % 3},c{i % 5},{i % 2}" for i in range(300)]
-    path = write(tmp_path, "v.csv", "\n".join(["doc,annotator,label,value", *rows]))
-    frame = files._fast_csv(path, "utf-8", ",")
-    assert [",".join(row) for row in frame.astype(object).values.tolist()] == rows
-
-
-def test_cells_of_several_words_are_told_apart_to_the_last_byte(tmp_path: Path) -> None:
-    cells = ["annotator-number-one", "annotator-number-two", "annotator", "annotator-number-onE", "x" * 64, "x" * 63]
-    path = write(tmp_path, "v.csv", "a\n" + "\n".join(cells * 2))
-    frame = files._fast_csv(path, "utf-8", ",")
-    assert frame["a"].tolist() == cells * 2
-    assert len(frame["a"].cat.categories) == len(cells)
 
 
 fuzz = settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -155,6 +155,31 @@ def test_more_votes_than_fit_one_integer_with_their_position_still_sort_stably()
     assert _stable_order(key).tolist() == [1, 3, 0, 2]
 
 
+def test_axes_too_large_to_number_their_pairs_are_refused() -> None:
+    nothing = np.empty(0, dtype=np.int64)
+    with pytest.raises(DataError, match="more than can be numbered"):
+        Votes.from_codes(
+            nothing, nothing, nothing, nothing,
+            doc_ids=np.empty(1 << 22, dtype=object),
+            annotators=np.empty(1 << 21, dtype=object),
+            classes=np.empty(1 << 21, dtype=object),
+        )  # fmt: skip
+
+
+def test_a_blank_category_is_no_class() -> None:
+    label = pd.Categorical(["x", ""], categories=["", "z", "x"])
+    frame = pd.DataFrame({"doc": ["d", "e"], "annotator": "a", "label": label, "value": [1, None]})
+    votes = Votes.from_frame(frame)
+    assert votes.classes.tolist() == ["z", "x"]
+    assert votes.abstained.tolist() == [[1, 0]]
+
+
+def test_a_column_that_a_frame_has_twice_is_named() -> None:
+    frame = pd.DataFrame([["d", "a", "x", 1, 0]], columns=["doc", "annotator", "label", "value", "value"])
+    with pytest.raises(DataError, match="column 'value': the column occurs twice"):
+        Votes.from_frame(frame)
+
+
 def test_votes_on_given_documents_keep_those_without_votes() -> None:
     votes = Votes.from_records([("b", "x", "c", 1)], documents=["a", "b", "z"])
     assert votes.doc_ids.tolist() == ["a", "b", "z"]
@@ -210,6 +235,21 @@ def test_a_fold_takes_its_votes_along() -> None:
         assert np.array_equal(fold.votes.per_pair(), votes.per_pair()[positions])
 
 
+@pytest.mark.parametrize("n_folds", [0, 1, 4])
+def test_folds_that_cannot_be_made_are_refused(n_folds: int) -> None:
+    dataset = Dataset.of(Corpus.from_counts(np.eye(3)))
+    with pytest.raises(DataError, match="n_folds"):
+        next(dataset.folds(n_folds))
+
+
+def test_unknown_truth_may_be_written_nan_and_stays_unknown() -> None:
+    corpus = Corpus.from_counts(np.eye(2))
+    dataset = Dataset.of(corpus, gold=np.array([[1, np.nan], [-1, 0]]), classes=["x", "y"])
+    assert dataset.Y.tolist() == [[1, -1], [-1, 0]]
+    with pytest.raises(DataError, match="gold label 2 is not 1, 0"):
+        Dataset.of(corpus, gold=np.array([[2], [0]]), classes=["x"])
+
+
 def test_a_dataset_refuses_votes_on_other_documents() -> None:
     with pytest.raises(DataError, match="speak of other documents"):
         Dataset.of(Corpus.from_counts(np.eye(2)), Votes.from_array(np.zeros((3, 1, 1))))
@@ -226,6 +266,14 @@ def test_a_dataset_refuses_votes_on_other_documents() -> None:
 def test_document_ids_are_unique(build: object) -> None:
     with pytest.raises(DataError, match="document id 'a' occurs twice"):
         build()  # type: ignore[operator]
+
+
+def test_documents_need_a_text_and_a_field_each() -> None:
+    ids = names_array("ab")
+    with pytest.raises(DataError, match="2 documents cannot have 3 entries in 'texts'"):
+        Documents(ids, names_array("xyz"))
+    with pytest.raises(DataError, match="2 documents cannot have 1 entries in 'source'"):
+        Documents(ids, names_array("xy"), {"source": names_array("p")})
 
 
 def test_a_corpus_does_not_change_the_matrix_it_came_from() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 
 from palda.data import checks
 from palda.data.frozen import names_array
+from palda.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     from palda.data.frozen import Strings
 
-__all__ = ["codes_of", "factorize", "ids_of", "require", "roles", "times_of", "values_of"]
+__all__ = ["codes_of", "factorize", "given_axis", "require", "roles", "times_of", "values_of"]
 
 
 def roles(
@@ -28,7 +30,11 @@ def roles(
     unknown = set(given) - set(wanted)
     if unknown:
         raise TypeError(f"unexpected keyword argument {sorted(unknown)[0]!r}")
-    return {role: checks.find_column(header, role, given.get(role), where) for role in wanted}
+    found = {role: checks.find_column(header, role, given.get(role), where) for role in wanted}
+    for column in found.values():
+        if column is not None and header.count(column) > 1:
+            where.fail("the column occurs twice; rename one of them", column=column)
+    return found
 
 
 def require(found: Mapping[str, str | None], needed: Sequence[str], frame: pd.DataFrame, where: checks.Where) -> None:
@@ -39,9 +45,13 @@ def require(found: Mapping[str, str | None], needed: Sequence[str], frame: pd.Da
             where.fail(f"no column for the {role}; the columns are {header}; name it {role!r} or pass {role}='...'")
 
 
-def ids_of(documents: object) -> Iterable[object]:
-    """Ids of anything that has documents: a Documents, Corpus, Values, Dataset, Votes, or the ids themselves."""
-    return cast("Iterable[object]", getattr(documents, "doc_ids", documents))
+def given_axis(given: object, kind: str) -> Strings:
+    """Names that the caller gave: a list of them, or anything that has documents and so their ids."""
+    if isinstance(given, (str, os.PathLike, pd.DataFrame)):
+        what = checks.shown(given) if isinstance(given, str) else f"a {type(given).__name__}"
+        advice = "what read_documents gives, or a list of ids" if kind == "document" else "a list of names"
+        raise DataError(f"{what} was given for the {kind} names; pass {advice}")
+    return names_array(cast("Iterable[object]", getattr(given, "doc_ids", given)))
 
 
 def factorize(column: pd.Series[Any]) -> tuple[NDArray[np.integer[Any]], list[Any]]:
@@ -54,10 +64,15 @@ def factorize(column: pd.Series[Any]) -> tuple[NDArray[np.integer[Any]], list[An
     try:
         codes, cells = pd.factorize(column)
     except TypeError:  # lists and other cells without a hash
-        codes, _ = pd.factorize(column.map(repr).astype(object))
+        codes, _ = pd.factorize(column.map(_spelled).astype(object))
         first = np.unique(codes, return_index=True)[1]
         return codes, [column.iloc[int(i)] for i in first]
     return codes, cells.tolist()
+
+
+def _spelled(cell: object) -> str:
+    """Cell as text that tells it from all others; NumPy would leave out the middle of a long array."""
+    return repr(cell.tolist() if isinstance(cell, np.ndarray) else cell)
 
 
 def codes_of(
@@ -79,9 +94,9 @@ def codes_of(
     codes, cells = factorize(column)
     names = [cell.strip() if type(cell) is str else checks.name_text(cell) for cell in cells]
     if given is not None:
-        axis = names_array(ids_of(given))
+        axis = given_axis(given, kind)
     elif declared and isinstance(column.dtype, pd.CategoricalDtype):
-        axis = names_array(names)
+        axis = names_array(filter(None, names))
     else:
         found = dict.fromkeys(names)
         found.pop("", None)
@@ -146,7 +161,7 @@ def times_of(column: pd.Series[Any], where: checks.Where) -> NDArray[np.float64]
         numbers[place] = _as_number(cells[place])
     if told and np.isnan(numbers[told]).all():
         texts = pd.Series([str(cells[place]) for place in told], dtype=object)
-        moments = pd.to_datetime(texts, errors="coerce", utc=True, format="mixed").to_numpy(dtype="datetime64[ns]")
+        moments = pd.to_datetime(texts, errors="coerce", utc=True, format="mixed").to_numpy(dtype="datetime64[us]")
         numbers[told] = np.where(np.isnat(moments), np.nan, moments.astype(np.float64))
     wrong = np.isin(codes, [place for place in told if np.isnan(numbers[place])])
     if wrong.any():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
 import numpy as np
 
@@ -198,11 +198,17 @@ def keep_one_vote_each(
 ) -> NDArray[np.int64]:
     """Records to keep, sorted by ``key``, so that each key (document, annotator, class) has one vote.
 
-    Equal votes count once. Of timestamped votes the latest counts. Anything else is a contradiction that
-    ``rule`` settles: ``"last"`` or ``"first"`` in file order, ``"drop"`` takes no vote at all, ``"error"``
+    Equal votes count once. Where all votes of a key have a time, the latest counts. Anything else is a contradiction
+    that ``rule`` settles: ``"last"`` or ``"first"`` in file order, ``"drop"`` takes no vote at all, ``"error"``
     names both rows. ``describe(record)`` puts the pair into words.
     """
-    order = _stable_order(key) if time is None else np.lexsort((time, key))
+    require_choice(rule, get_args(DuplicateRule), "duplicates")
+    if time is None:
+        undated = np.ones(len(key), dtype=bool)
+        order = _stable_order(key)
+    else:
+        undated = np.isin(key, key[np.isnan(time)])  # one vote without a time leaves all of its key in file order
+        order = np.lexsort((np.where(undated, 0.0, time), key))
     ordered = key[order]
     starts_run = np.ones(len(order), dtype=bool)
     np.not_equal(ordered[1:], ordered[:-1], out=starts_run[1:])
@@ -212,16 +218,19 @@ def keep_one_vote_each(
     votes = value[order]
     starts = np.flatnonzero(starts_run)
     conflicts = np.minimum.reduceat(votes, starts) != np.maximum.reduceat(votes, starts)
-    if time is None and rule == "error" and conflicts.any():
-        run = starts[np.flatnonzero(conflicts)]
+    contested = conflicts & undated[order[starts]]
+    if rule == "error" and contested.any():
+        run = starts[contested]
         clash = min((_first_clash(order, votes, start) for start in run), key=lambda pair: pair[1])
         where.fail(
             f"{describe(clash[1])} contradicts row {where.row(clash[0])}; keep one of them, "
             "or choose with duplicates='last', 'first' or 'drop'",
             clash[1],
         )
-    kept = order[starts_run if rule == "first" and time is None else ends_run]
-    return kept[~conflicts] if rule == "drop" and time is None else kept
+    kept = order[ends_run]
+    if rule == "first":
+        kept[contested] = order[starts[contested]]
+    return kept[~contested] if rule == "drop" else kept
 
 
 def _stable_order(key: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,7 +1,7 @@
 """From files to tables: compression, encodings, delimiters, and one clear line for whatever is wrong with them.
 
-CSV has two readers with the same result: one for files that are plainly regular, as large vote files are, and
-Python's csv module for everything else (quotes, ragged rows, blank lines, bad bytes), which knows the row it is in.
+CSV has two readers with the same result: ``csv_blocks`` for files that are plainly regular, as large vote files are,
+and Python's csv module for everything else (quotes, ragged rows, blank lines, bad bytes), which knows the row it is in.
 """
 
 from __future__ import annotations
@@ -11,28 +11,25 @@ import csv
 import gzip
 import io
 import json
-import os
-import sys
+import re
 import zlib
-from collections import Counter, deque
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 
 from palda.data.checks import Where, shown
+from palda.data.csv_blocks import NeedsCareError, regular_columns
 from palda.errors import DataError, MissingDependencyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from concurrent.futures import Executor, Future
+    import os
+    from collections.abc import Iterator
 
     import pandas as pd
-    from numpy.typing import NDArray
 
 __all__ = [
     "Table",
@@ -47,22 +44,10 @@ __all__ = [
     "read_text",
 ]
 
-_T = TypeVar("_T")
 _GZIP = b"\x1f\x8b"
 _ENCODINGS_BY_MARK = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _DELIMITERS = (",", "\t", ";", "|")
-_BLOCK_BYTES = 1 << 21
-_WORD = 8  # bytes compared at once
-_LONGEST_CELL = 64
-_MASKS = np.array(  # of the bytes that belong to a cell: one for each of its words and each length
-    [
-        [(1 << 8 * min(max(length - start, 0), _WORD)) - 1 for length in range(_LONGEST_CELL + 1)]
-        for start in range(0, _LONGEST_CELL, _WORD)
-    ],
-    dtype=np.uint64,
-)
-_HASH_FACTORS = np.random.default_rng(0).integers(1 << 63, dtype=np.uint64, size=_LONGEST_CELL // _WORD) | np.uint64(1)
-_N_PARSERS = min(4, os.cpu_count() or 1)
+_LONGEST_FIELD = (1 << 31) - 1  # of a csv cell; Windows takes no larger number
 _BROKEN_COMPRESSION = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
@@ -135,12 +120,14 @@ def _encoding_error(name: str, row: int | None, byte: bytes, encoding: str) -> D
 
 
 def _encoding(head: bytes, given: str | None, name: str) -> str:
-    if given is not None:
-        try:
-            return codecs.lookup(given).name
-        except LookupError:
-            raise DataError(f"there is no encoding {given!r}; try 'utf-8' or 'latin-1'", file=name) from None
-    return next((encoding for mark, encoding in _ENCODINGS_BY_MARK if head.startswith(mark)), "utf-8")
+    marked = next((encoding for mark, encoding in _ENCODINGS_BY_MARK if head.startswith(mark)), "utf-8")
+    if given is None:
+        return marked
+    try:
+        chosen = codecs.lookup(given).name
+    except LookupError:
+        raise DataError(f"there is no encoding {given!r}; try 'utf-8' or 'latin-1'", file=name) from None
+    return marked if marked == f"{chosen}-sig" else chosen
 
 
 # Tables of any kind
@@ -151,7 +138,7 @@ def as_table(source: str | os.PathLike[str] | pd.DataFrame, encoding: str | None
     import pandas as pd
 
     if isinstance(source, pd.DataFrame):
-        frame = source.rename(columns=str)
+        frame = source.rename(columns=lambda column: str(column).strip())
         where = Where(first_row=0)
         _check_header(list(frame.columns), where)
         return Table(frame, where, declared=True)
@@ -188,170 +175,46 @@ def _check_header(header: list[str], where: Where) -> None:
 # CSV
 
 
-class _NeedsCareError(Exception):
-    """The file is not plainly regular; the careful reader decides."""
-
-
 def _csv_table(path: str | os.PathLike[str], encoding: str | None, delimiter: str | None) -> Table:
     name = file_name(path)
     with _open(path) as stream:
         head = stream.read(1 << 16)
     chosen = _encoding(head[:4], encoding, name)
     if not head.strip():
-        raise DataError("is empty; it needs a header and at least one row", file=name)
+        raise _empty_file(name)
     separator = delimiter or _guess_delimiter(head, chosen)
     try:
         frame = _fast_csv(path, chosen, separator)
         where = Where(name)
-    except _NeedsCareError:
+    except NeedsCareError:
         frame, where = _careful_csv(read_text(path, chosen), separator, name)
     if not len(frame):
         raise DataError("has a header but no rows", file=name)
     return Table(frame, where)
 
 
+def _empty_file(name: str) -> DataError:
+    return DataError("is empty; it needs a header and at least one row", file=name)
+
+
 def _guess_delimiter(head: bytes, encoding: str) -> str:
     first = head.decode(encoding, errors="replace").lstrip("\ufeff").lstrip().partition("\n")[0]
-    return max(_DELIMITERS, key=first.count)
+    outside_quotes = re.sub('"[^"]*"', "", first)
+    return max(_DELIMITERS, key=outside_quotes.count)
 
 
 def _fast_csv(path: str | os.PathLike[str], encoding: str, delimiter: str) -> pd.DataFrame:
-    """Frame of categorical columns from a file in which every line is one row, with one delimiter between cells.
-
-    Blocks of lines are parsed by threads and only the codes are kept, so the text of the file is never held as a whole.
-    """
     import pandas as pd
 
-    if encoding not in {"utf-8", "utf-8-sig"}:
-        raise _NeedsCareError
     with _open(path) as stream:
-        first = stream.readline()
-        header = [cell.strip() for cell in first.decode(encoding, errors="replace").split(delimiter)]
-        if not _is_plain(first) or not first.endswith(b"\n") or not first.strip():
-            raise _NeedsCareError
-        parse = partial(_parse_block, delimiter=delimiter, n_columns=len(header))
-        with ThreadPoolExecutor(_N_PARSERS) as pool:
-            merged = _merge_blocks(_map_in_order(pool, parse, _line_blocks(stream)), len(header))
+        header, columns = regular_columns(stream, encoding, delimiter)
     _check_header(header, Where(file_name(path)))
-    return pd.DataFrame(dict(zip(header, merged, strict=True)), copy=False)
-
-
-def _is_plain(block: bytes) -> bool:
-    return not (b'"' in block or b"\r" in block or b"\0" in block)
-
-
-def _line_blocks(stream: BinaryIO) -> Iterator[bytes]:
-    """Content of a stream in pieces that end where lines end."""
-    rest = b""
-    while block := stream.read(_BLOCK_BYTES):
-        cut = block.rfind(b"\n") + 1
-        if cut:
-            yield rest + block[:cut]
-            rest = block[cut:]
-        else:
-            rest += block
-    if rest:
-        yield rest
-
-
-def _map_in_order(pool: Executor, function: Callable[[bytes], _T], blocks: Iterable[bytes]) -> Iterator[_T]:
-    """Results in the order of the blocks, with only a few blocks in memory at a time."""
-    waiting: deque[Future[_T]] = deque()
-    for block in blocks:
-        waiting.append(pool.submit(function, block))
-        if len(waiting) > _N_PARSERS:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
-
-
-class _Coded(NamedTuple):
-    """A column of some lines: codes into its distinct cells, whose bytes stand in rows of eight-byte words."""
-
-    codes: NDArray[np.int32]
-    cells: NDArray[np.uint64]
-
-
-def _parse_block(block: bytes, delimiter: str, n_columns: int) -> list[_Coded]:
-    """Columns of some whole lines.
-
-    No cell becomes a string before it is known to be a new one: cells are compared eight bytes at a time, all rows at
-    once, which is several times faster than parsing text.
-    """
-    if not _is_plain(block):
-        raise _NeedsCareError
-    text = block + (b"" if block.endswith(b"\n") else b"\n") + bytes(_LONGEST_CELL)
-    characters = np.frombuffer(text, dtype=np.uint8)
-    is_line_end = characters == ord("\n")
-    ends = np.flatnonzero(is_line_end | (characters == ord(delimiter)))
-    n_rows = int(np.count_nonzero(is_line_end))
-    if len(ends) != n_rows * n_columns or not is_line_end[ends[n_columns - 1 :: n_columns]].all():
-        raise _NeedsCareError
-    starts = np.concatenate(([0], ends[:-1] + 1))
-    words = np.ndarray((len(text) - _WORD + 1,), dtype="<u8", buffer=text, strides=(1,))  # one starts at every byte
-    return [_code_cells(words, starts[column::n_columns], ends[column::n_columns]) for column in range(n_columns)]
-
-
-def _code_cells(words: NDArray[np.uint64], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> _Coded:
-    lengths = ends - starts
-    longest = int(lengths.max())
-    if longest > _LONGEST_CELL:
-        raise _NeedsCareError
-    parts = [
-        words[starts + word * _WORD if word else starts] & _MASKS[word][lengths]
-        for word in range(max(1, -(-longest // _WORD)))
-    ]
-    codes, first = _factorize(parts)
-    return _Coded(codes.astype(np.int32), np.column_stack([part[first] for part in parts]))
-
-
-def _factorize(parts: list[NDArray[np.uint64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Codes of rows of words in order of appearance, and where each first stands; by a hash that is checked."""
-    import pandas as pd
-
-    key = parts[0]
-    for part, factor in zip(parts[1:], _HASH_FACTORS, strict=False):
-        key = key + part * factor
-    codes, distinct = pd.factorize(key)
-    first = np.empty(len(distinct), dtype=np.int64)
-    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # the earliest row is written last
-    if len(parts) > 1 and not all(np.array_equal(part[first][codes], part) for part in parts):
-        raise _NeedsCareError  # two cells share a hash
-    return codes, first
-
-
-def _merge_blocks(blocks: Iterable[list[_Coded]], n_columns: int) -> list[pd.Categorical[Any]]:
-    """Columns over the cells of all blocks, which stay in order of appearance."""
-    columns: list[list[_Coded]] = [[] for _ in range(n_columns)]
-    for block in blocks:
-        for column, part in zip(columns, block, strict=True):
-            column.append(part)
-    return [_merge_column(column) for column in columns]
-
-
-def _merge_column(blocks: list[_Coded]) -> pd.Categorical[Any]:
-    import pandas as pd
-
-    if not blocks:
-        blocks = [_Coded(np.empty(0, dtype=np.int32), np.empty((0, 1), dtype=np.uint64))]
-    width = max(block.cells.shape[1] for block in blocks)
-    cells = np.concatenate([np.pad(block.cells, ((0, 0), (0, width - block.cells.shape[1]))) for block in blocks])
-    places, first = _factorize([np.ascontiguousarray(word) for word in cells.T])
-    places = places.astype(np.int32)
-    edges = np.cumsum([0, *(len(block.cells) for block in blocks)])
-    codes = np.concatenate([places[edges[k] : edges[k + 1]][block.codes] for k, block in enumerate(blocks)])
-    blocks.clear()
-    encoded = np.ascontiguousarray(cells[first], dtype="<u8").view(f"S{width * _WORD}").ravel().tolist()
-    try:
-        names = [cell.decode() for cell in encoded]
-    except UnicodeDecodeError:  # the careful reader will name the row
-        raise _NeedsCareError from None
-    return pd.Categorical.from_codes(codes, dtype=pd.CategoricalDtype(pd.Index(names, dtype=object)), validate=False)
+    return pd.DataFrame(dict(zip(header, columns, strict=True)), copy=False)
 
 
 def csv_rows(text: str, delimiter: str, name: str) -> Iterator[tuple[int, list[str]]]:
     """Rows that hold anything, each with its number as a spreadsheet shows it."""
-    before = csv.field_size_limit(sys.maxsize)
+    before = csv.field_size_limit(_LONGEST_FIELD)
     number = 0
     try:
         for number, row in enumerate(
@@ -375,6 +238,8 @@ def _careful_csv(text: str, delimiter: str, name: str) -> tuple[pd.DataFrame, Wh
 
     rows = csv_rows(text.lstrip("\ufeff"), delimiter, name)
     _, first = next(rows, (0, []))
+    if not first:
+        raise _empty_file(name)
     header = [cell.strip() for cell in first]
     _check_header(header, Where(name))
     numbers, records = [], []
@@ -440,6 +305,8 @@ def _json_table(text: str, name: str) -> Table:
                 raise DataError(f"{shown(record)} is not an object", file=name, row=number)
     else:
         records = list(json_lines(text, name))
+    if not records:
+        raise DataError("is empty; it needs at least one record", file=name)
     header = list(dict.fromkeys(column for _, record in records for column in record))
     if not header:
         raise DataError("has records but no columns", file=name)
@@ -462,8 +329,9 @@ def _parquet_table(data: bytes, name: str) -> Table:
         raise MissingDependencyError("Reading Parquet files", "parquet") from missing
     try:
         arrow = parquet.read_table(io.BytesIO(data))
-        _check_header(list(arrow.column_names), Where(name, first_row=1))
-        frame = arrow.to_pandas(ignore_metadata=True)
+        header = [column.strip() for column in arrow.column_names]
+        _check_header(header, Where(name, first_row=1))
+        frame = arrow.rename_columns(header).to_pandas(ignore_metadata=True)
     except (pa.ArrowException, OSError, ValueError, TypeError) as broken:
         if isinstance(broken, DataError):
             raise

@@ -142,7 +142,14 @@ def _values(frame: pd.DataFrame, features: list[str], doc_ids: Strings, where: c
 
 
 def _texts(column: pd.Series[Any]) -> list[str]:
-    return ["" if cell is None or cell != cell or cell is pd.NA else str(cell) for cell in column]
+    return [_text(cell) for cell in column]
+
+
+def _text(cell: Any) -> str:
+    """Text in a cell, which may hold a list of words."""
+    if isinstance(cell, (list, tuple, np.ndarray)):
+        return " ".join(map(str, cell))
+    return "" if pd.isna(cell) else str(cell)
 
 
 def _plain(column: pd.Series[Any]) -> NDArray[Any]:
@@ -207,6 +214,8 @@ def read_votes(
     -------
     Votes
     """
+    checks.require_choice(layout, ("auto", "long", "wide", "lists"), "layout")
+    checks.require_choice(blank, (None, "abstained", "none"), "blank")
     table = as_table(source, encoding)
     _check_ignored(table, ignore)
     frame = table.frame.drop(columns=list(ignore))
@@ -254,9 +263,10 @@ def _wide_matrix(
     present = [name for name in table.frame.columns if name not in taken]
     if not present:
         table.where.fail("there is no column with votes; add label and value, labels, or a column for each class")
-    names = names_array(sorted(present) if classes is None else classes)
+    names = names_array(sorted(present)) if classes is None else axes.given_axis(classes, "class")
+    known = set(names)
     for column in present:
-        if column not in set(names):
+        if column not in known:
             problem = checks.unknown_name(column, names.tolist(), "class")
             table.where.fail(f"{problem}; leave the column out with ignore=[{column!r}]", column=column)
     matrix = np.full((len(table.frame), len(names)), checks.BLANK, dtype=np.int8)
@@ -285,7 +295,7 @@ def _list_matrix(
             problem = f'{checks.shown(cells[cell])} is not a list of classes; write ["a", "b"] or a;b'
             table.where.fail(problem, int(np.argmax(codes == cell)), column)
     found_names = sorted({name for names in sets if names is not None for name in names})
-    axis = names_array(found_names if classes is None else classes)
+    axis = names_array(found_names) if classes is None else axes.given_axis(classes, "class")
     place = {name: position for position, name in enumerate(axis)}
     rows = np.full((len(sets), len(axis)), checks.BLANK, dtype=np.int8)
     for cell, names in enumerate(sets):
@@ -321,6 +331,8 @@ def _label_set(cell: object) -> list[str] | Literal["broken"] | None:
         return _names(list(cell))
     if checks.is_blank(cell):
         return None
+    if isinstance(cell, dict):
+        return "broken"
     text = str(cell).strip()
     if not text.startswith("["):
         return [name for name in (part.strip() for part in text.split(";")) if name]

@@ -20,7 +20,7 @@ from palda.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from palda.data.frozen import Rows, Strings
 
@@ -42,6 +42,9 @@ class Documents(Frozen):
 
     def __post_init__(self) -> None:
         freeze_fields(self)
+        for name, column in (("texts", self.texts), *self.fields.items()):
+            if len(column) != len(self):
+                raise DataError(f"{len(self)} documents cannot have {len(column)} entries in {name!r}")
         check_unique(self.doc_ids, "document id")
 
     def __len__(self) -> int:
@@ -215,7 +218,7 @@ class Dataset(Frozen):
             votes = Votes.empty(corpus.doc_ids, () if classes is None else classes)
         if gold is None:
             gold = np.full((len(corpus), votes.n_classes), checks.BLANK)
-        return cls(corpus, votes, np.asarray(gold).astype(np.int8))
+        return cls(corpus, votes, _truth(gold))
 
     def __len__(self) -> int:
         return len(self.corpus)
@@ -250,8 +253,21 @@ class Dataset(Frozen):
 
     def folds(self, n_folds: int, random_state: int = 0) -> Iterator[tuple[Dataset, Dataset]]:
         """Pairs (rest, fold) over random folds of documents; each fold takes its votes along."""
+        checks.require_count(n_folds, "n_folds", least=2)
+        if n_folds > len(self):
+            raise DataError(f"{len(self)} documents do not make {n_folds} folds; n_folds can be {len(self)} at most")
         order = np.random.default_rng(random_state).permutation(len(self))
         for fold in np.array_split(order, n_folds):
             inside = np.zeros(len(self), dtype=bool)
             inside[fold] = True
             yield self.take(np.flatnonzero(~inside)), self.take(np.flatnonzero(inside))
+
+
+def _truth(gold: ArrayLike) -> NDArray[np.int8]:
+    """Gold labels with -1 for what is unknown, which NaN says too."""
+    cells = checks.as_floats(gold, "gold labels")
+    cells[np.isnan(cells)] = checks.BLANK
+    wrong = ~np.isin(cells, (0, 1, checks.BLANK))
+    if wrong.any():
+        raise DataError(f"gold label {cells[wrong][0]:g} is not 1, 0, or -1 or NaN for unknown")
+    return cells.astype(np.int8)

@@ -184,6 +184,11 @@ class Votes(Frozen):
         """
         where = where or checks.Where()
         n_annotators, n_classes = max(len(annotators), 1), max(len(classes), 1)
+        if len(doc_ids) * n_annotators * n_classes > np.iinfo(np.int64).max:
+            raise DataError(
+                f"{len(doc_ids)} documents x {n_annotators} annotators x {n_classes} classes are more than can be "
+                "numbered; are the columns mixed up?"
+            )
         look = doc.astype(np.int64) * n_annotators + annotator
         seen_only = np.empty(0, dtype=np.int64)
         if len(value) and value.min() == checks.BLANK:
