@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -33,16 +34,48 @@ def message(path: Path, **options: object) -> str:
 cells = st.text(st.characters(exclude_characters='",\r\n\0', exclude_categories=["Cs"]), max_size=5)
 
 
-@given(st.lists(st.tuples(cells, cells), min_size=1, max_size=8), st.sampled_from(["\n", "\r\n"]), st.booleans())
+@given(
+    st.lists(st.tuples(cells, cells), min_size=1, max_size=8),
+    st.sampled_from(["\n", "\r\n"]),
+    st.booleans(),
+    st.lists(st.booleans(), min_size=16, max_size=16),
+)
 @quick
 def test_the_fast_and_the_careful_csv_reader_agree(
-    tmp_path: Path, rows: list[tuple[str, str]], line_end: str, ends_in_a_line_end: bool
+    tmp_path: Path, rows: list[tuple[str, str]], line_end: str, ends_in_a_line_end: bool, quoted: list[bool]
 ) -> None:
-    text = line_end.join(["a,b", *map(",".join, rows), *([""] if ends_in_a_line_end else [])])
-    path = write(tmp_path, "t.csv", text)
+    wrap = iter(quoted)
+    lines = [",".join(f'"{cell}"' if next(wrap) else cell for cell in row) for row in rows]
+    path = write(tmp_path, "t.csv", line_end.join(["a,b", *lines, *([""] if ends_in_a_line_end else [])]))
     fast = files._fast_csv(path, "utf-8", ",")
-    careful, _ = files._careful_csv(text, ",", "t.csv")
-    assert fast.astype(object).values.tolist() == careful.values.tolist() == [list(row) for row in rows]
+    careful, _ = files._careful_csv(path, "utf-8", ",")
+    expected = [list(row) for row in rows]
+    assert fast.astype(object).values.tolist() == careful.astype(object).values.tolist() == expected
+
+
+any_cells = st.text(st.sampled_from('a",\n '), max_size=4)
+
+
+@given(st.lists(st.tuples(any_cells, any_cells), min_size=1, max_size=6), st.booleans())
+@quick
+def test_where_the_fast_reader_accepts_a_file_the_careful_one_reads_the_same(
+    tmp_path: Path, rows: list[tuple[str, str]], quote_all: bool
+) -> None:
+    path = tmp_path / "t.csv"
+    with path.open("w", newline="") as handle:
+        csv.writer(handle, quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL).writerows([("a", "b"), *rows])
+    try:
+        fast = files._fast_csv(path, "utf-8", ",")
+    except csv_blocks.NeedsCareError:
+        return
+    careful, _ = files._careful_csv(path, "utf-8", ",")
+    assert fast.astype(object).values.tolist() == careful.astype(object).values.tolist()
+
+
+def test_quotes_around_whole_cells_are_read_fast(tmp_path: Path) -> None:
+    path = write(tmp_path, "v.csv", '"doc","annotator","x"\n"d 1","",1\n"d2","b","0"\n')
+    frame = files._fast_csv(path, "utf-8", ",")
+    assert frame.astype(object).values.tolist() == [["d 1", "", "1"], ["d2", "b", "0"]]
 
 
 def test_blocks_are_joined_in_file_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +97,8 @@ def test_cells_of_several_words_are_told_apart_to_the_last_byte(tmp_path: Path) 
 @pytest.mark.parametrize(
     "content",
     [
-        'a,b\n"x",y\n', "a,b\nx\n", "a,b\n\nx,y\n", "a,b\nx\ry,z\n", "a,b\rx,y\r", "a\nx\n\ny\n", "a,b", "\na,b\nx,y\n",
+        'a,b\n"x,z",y\n', 'a,b\n"x""z",y\n', 'a,b\n"x"z,y\n', 'a,b\n",y\n',
+        "a,b\nx\n", "a,b\n\nx,y\n", "a,b\nx\ry,z\n", "a,b\rx,y\r", "a\nx\n\ny\n", "a,b", "\na,b\nx,y\n",
         b"a,caf\xe9\nx,y\n", b"a,b\nx,caf\xe9\n", b"a,b\nx,y\0\n", f"a,b\n{'x' * 65},y\n",
     ],
 )  # fmt: skip

@@ -111,6 +111,18 @@ def test_rows_of_single_labels_unite(tmp_path: Path) -> None:
     assert len(votes) == 6
 
 
+@pytest.mark.parametrize("name", ["tag", "category", "choices"])
+def test_a_class_called_like_a_list_column_stays_a_class(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path, "v.csv", f"doc,annotator,{name},other\nd1,a,1,0\nd2,a,,1\n")
+    assert read_votes(path).classes.tolist() == sorted([name, "other"])
+
+
+def test_lists_that_name_no_class_ask_for_the_classes(tmp_path: Path) -> None:
+    path = write(tmp_path, "v.csv", "doc,annotator,labels\nd1,a,[]\n")
+    assert "no class is named in any list; say which there are with classes=[...]" in message(path)
+    assert read_votes(path, classes=["x"]).value.tolist() == [0]
+
+
 def test_python_lists_in_cells_are_understood_and_not_executed(tmp_path: Path) -> None:
     path = write(tmp_path, "v.csv", "doc,annotator,labels\nd1,a,\"['x', 'y']\"\n")
     assert read_votes(path).classes.tolist() == ["x", "y"]

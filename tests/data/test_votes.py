@@ -116,6 +116,11 @@ def test_a_slice_shares_memory_with_the_whole(votes: Votes) -> None:
     assert np.shares_memory(votes.take(slice(0, 2)).value, votes.value)
 
 
+@pytest.mark.parametrize("rows", [(0, 2), [0, 2], np.array([True, False, True]), [-3, -1]])
+def test_rows_may_be_any_sequence_or_mask(votes: Votes, rows: object) -> None:
+    assert votes.take(rows) == votes.take(np.array([0, 2]))  # type: ignore[arg-type]
+
+
 def test_equal_duplicates_count_once() -> None:
     votes = Votes.from_records([("d", "a", "x", 1), ("d", "a", "x", 1)])
     assert len(votes) == 1

@@ -1,4 +1,4 @@
-"""Columns of CSV files that are plainly regular, as large vote files are: one row a line, no quotes.
+"""Columns of CSV files that are plainly regular, as large vote files are: one row a line, quotes only around cells.
 
 No cell becomes a string before it is known to be a new one, so a million votes cost little more than reading the bytes.
 Whatever is not plainly regular is refused with ``NeedsCareError``, for a reader that knows the row it is in.
@@ -6,6 +6,7 @@ Whatever is not plainly regular is refused with ``NeedsCareError``, for a reader
 
 from __future__ import annotations
 
+import csv
 import os
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -51,10 +52,11 @@ def regular_columns(stream: BinaryIO, encoding: str, delimiter: str) -> tuple[li
     if encoding not in {"utf-8", "utf-8-sig"} or not first.endswith(b"\n") or not first.strip():
         raise NeedsCareError
     try:
-        header = [cell.strip() for cell in first.decode(encoding).split(delimiter)]
-    except UnicodeDecodeError:
+        (cells,) = csv.reader([first.decode(encoding)], delimiter=delimiter, strict=True)
+    except (UnicodeDecodeError, csv.Error, ValueError):
         raise NeedsCareError from None
-    if len(header) == 1:  # a blank line is a blank cell as well
+    header = [cell.strip() for cell in cells]
+    if len(header) < 2:  # a blank line is a blank cell as well
         raise NeedsCareError
     parse = partial(_parse_block, delimiter=delimiter, n_columns=len(header))
     with ThreadPoolExecutor(_N_PARSERS) as pool:
@@ -65,7 +67,7 @@ def _plain_lines(block: bytes) -> bytes:
     """Lines that end in a line feed alone, as they may stand in a regular file."""
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n")
-    if b'"' in block or b"\r" in block or b"\0" in block:
+    if b"\r" in block or b"\0" in block:
         raise NeedsCareError
     return block
 
@@ -117,8 +119,24 @@ def _parse_block(block: bytes, delimiter: str, n_columns: int) -> list[_Coded]:
     if len(ends) != n_rows * n_columns or not is_line_end[ends[n_columns - 1 :: n_columns]].all():
         raise NeedsCareError
     starts = np.concatenate(([0], ends[:-1] + 1))
+    if b'"' in lines:
+        _step_inside_quotes(characters, starts, ends)
     words = np.ndarray((len(text) - _WORD + 1,), dtype="<u8", buffer=text, strides=(1,))  # one starts at every byte
     return [_code_cells(words, starts[column::n_columns], ends[column::n_columns]) for column in range(n_columns)]
+
+
+def _step_inside_quotes(characters: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
+    """Leave out quotes that stand around whole cells; any other quote needs care.
+
+    A cell that holds a delimiter was cut there, and begins with a quote without ending in one.
+    """
+    is_quote = characters == ord('"')
+    opened = is_quote[starts]
+    closed = is_quote[ends - 1] & (ends - starts > 1)
+    if not np.array_equal(opened, closed) or np.count_nonzero(is_quote) != 2 * np.count_nonzero(opened):
+        raise NeedsCareError
+    starts += opened
+    ends -= opened
 
 
 def _code_cells(words: NDArray[np.uint64], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> _Coded:

@@ -246,7 +246,7 @@ def _rows(source: _Source, encoding: str | None) -> Iterator[Row]:
 
 
 def _csv_records(text: str, file: str) -> Iterator[Row]:
-    rows = csv_rows(text, ",", file)
+    rows = csv_rows(io.StringIO(text, newline=""), ",", file)
     _, header = next(rows, (0, []))
     for number, cells in rows:
         if len(cells) != len(header):

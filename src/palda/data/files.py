@@ -13,6 +13,7 @@ import io
 import json
 import re
 import zlib
+from array import array
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from palda.errors import DataError, MissingDependencyError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pandas as pd
 
@@ -187,7 +188,7 @@ def _csv_table(path: str | os.PathLike[str], encoding: str | None, delimiter: st
         frame = _fast_csv(path, chosen, separator)
         where = Where(name)
     except NeedsCareError:
-        frame, where = _careful_csv(read_text(path, chosen), separator, name)
+        frame, where = _careful_csv(path, chosen, separator)
     if not len(frame):
         raise DataError("has a header but no rows", file=name)
     return Table(frame, where)
@@ -212,37 +213,43 @@ def _fast_csv(path: str | os.PathLike[str], encoding: str, delimiter: str) -> pd
     return pd.DataFrame(dict(zip(header, columns, strict=True)), copy=False)
 
 
-def csv_rows(text: str, delimiter: str, name: str) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[int, list[str]]]:
     """Rows that hold anything, each with its number as a spreadsheet shows it."""
     before = csv.field_size_limit(_LONGEST_FIELD)
     number = 0
     try:
-        for number, row in enumerate(
-            csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), start=1
-        ):
+        for number, row in enumerate(csv.reader(lines, delimiter=delimiter, strict=True), start=1):
             if row and (len(row) > 1 or row[0].strip()):
                 yield number, row
     except csv.Error as broken:
-        problem = (
-            "a quote is opened and never closed"
-            if "end of data" in str(broken)
-            else f"the quotes are broken ({broken})"
-        )
+        never_closed = "end of data" in str(broken)
+        problem = "a quote is opened and never closed" if never_closed else f"the quotes are broken ({broken})"
         raise DataError(f"{problem}; double a quote that belongs to the text", file=name, row=number + 1) from None
     finally:
         csv.field_size_limit(before)
 
 
-def _careful_csv(text: str, delimiter: str, name: str) -> tuple[pd.DataFrame, Where]:
+def _careful_csv(path: str | os.PathLike[str], encoding: str, delimiter: str) -> tuple[pd.DataFrame, Where]:
+    """Frame of categorical columns, row by row; a cell that occurs again is not kept again."""
+    with _open(path) as stream:
+        lines = io.TextIOWrapper(stream, "utf-8-sig" if encoding == "utf-8" else encoding, newline="")
+        try:
+            return _coded_rows(csv_rows(lines, delimiter, file_name(path)), delimiter, file_name(path))
+        except UnicodeError:
+            read_text(path, encoding)  # raises the error that names the row
+            raise
+
+
+def _coded_rows(rows: Iterator[tuple[int, list[str]]], delimiter: str, name: str) -> tuple[pd.DataFrame, Where]:
     import pandas as pd
 
-    rows = csv_rows(text.lstrip("\ufeff"), delimiter, name)
     _, first = next(rows, (0, []))
     if not first:
         raise _empty_file(name)
     header = [cell.strip() for cell in first]
     _check_header(header, Where(name))
-    numbers, records = [], []
+    numbers = array("q")
+    columns: list[tuple[dict[str, int], array[int]]] = [({}, array("i")) for _ in header]
     for number, row in rows:
         if len(row) != len(header):
             raise DataError(
@@ -252,9 +259,15 @@ def _careful_csv(text: str, delimiter: str, name: str) -> tuple[pd.DataFrame, Wh
                 row=number,
             )
         numbers.append(number)
-        records.append(row)
-    frame = pd.DataFrame(records, columns=pd.Index(header), dtype=object)
-    return frame, Where(name, np.array(numbers, dtype=np.int64))
+        for cell, (places, codes) in zip(row, columns, strict=True):
+            codes.append(places.setdefault(cell, len(places)))
+    frame = {
+        column: pd.Categorical.from_codes(
+            np.asarray(codes, dtype=np.int32), categories=pd.Index(list(places), dtype=object)
+        )
+        for column, (places, codes) in zip(header, columns, strict=True)
+    }
+    return pd.DataFrame(frame), Where(name, np.asarray(numbers, dtype=np.int64))
 
 
 # JSON and Parquet

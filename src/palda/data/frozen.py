@@ -18,9 +18,17 @@ if TYPE_CHECKING:
     Rows: TypeAlias = NDArray[np.integer[Any]] | NDArray[np.bool_] | slice | Sequence[int]
     Strings: TypeAlias = NDArray[np.object_]
 
-__all__ = ["Frozen", "check_unique", "freeze_fields", "names_array"]
+__all__ = ["Frozen", "check_unique", "freeze_fields", "names_array", "selection"]
 
 _Array = TypeVar("_Array", bound="np.ndarray[Any, Any]")
+
+
+def selection(rows: Rows) -> NDArray[Any] | slice:
+    """Rows as NumPy takes them: a slice, or an array of positions or of booleans."""
+    if isinstance(rows, slice):
+        return rows
+    chosen = np.asarray(rows)
+    return chosen if chosen.size else chosen.astype(np.int64)
 
 
 def names_array(names: Iterable[object]) -> Strings:

@@ -222,7 +222,7 @@ def read_votes(
     table = replace(table, frame=frame)
     found = axes.roles(frame, (*LONG_COLUMNS, "labels", "time"), columns, table.where)
     axes.require(found, ("doc", "annotator"), frame, table.where)
-    chosen = _layout(found, columns) if layout == "auto" else layout
+    chosen = _layout(frame, found, columns) if layout == "auto" else layout
     if chosen == "long":
         named = {role: found[role] for role in (*LONG_COLUMNS, "time")}
         return Votes.from_frame(
@@ -250,10 +250,20 @@ def _check_ignored(table: Table, ignore: Collection[str]) -> None:
             )
 
 
-def _layout(found: dict[str, str | None], given: dict[str, str | None]) -> Layout:
+def _layout(frame: pd.DataFrame, found: dict[str, str | None], given: dict[str, str | None]) -> Layout:
     if found["label"] and found["value"] and not given.get("labels"):
         return "long"
-    return "lists" if found["labels"] or found["label"] else "wide"
+    column = found["labels"] or found["label"]
+    if column is None:
+        return "wide"
+    named_by_caller = given.get("labels") or given.get("label")
+    return "wide" if not named_by_caller and _holds_votes(frame[column]) else "lists"
+
+
+def _holds_votes(column: pd.Series[Any]) -> bool:
+    """Whether a column holds only 0, 1 and blanks: then "tag" or "category" is the name of a class, not of lists."""
+    votes = [checks.parse_value(cell) for cell in axes.factorize(column)[1]]
+    return None not in votes and any(vote != checks.BLANK for vote in votes)
 
 
 def _wide_matrix(
@@ -296,6 +306,8 @@ def _list_matrix(
             table.where.fail(problem, int(np.argmax(codes == cell)), column)
     found_names = sorted({name for names in sets if names is not None for name in names})
     axis = names_array(found_names) if classes is None else axes.given_axis(classes, "class")
+    if not len(axis):
+        table.where.fail("no class is named in any list; say which there are with classes=[...]", column=column)
     place = {name: position for position, name in enumerate(axis)}
     rows = np.full((len(sets), len(axis)), checks.BLANK, dtype=np.int8)
     for cell, names in enumerate(sets):

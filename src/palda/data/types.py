@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from palda.data import checks
-from palda.data.frozen import Frozen, check_unique, freeze_fields, names_array
+from palda.data.frozen import Frozen, check_unique, freeze_fields, names_array, selection
 from palda.data.votes import Votes
 from palda.errors import DataError
 
@@ -64,6 +64,7 @@ class Documents(Frozen):
 
     def take(self, rows: Rows) -> Documents:
         """Some of the documents, in the order asked for."""
+        rows = selection(rows)
         kept = {name: column[rows] for name, column in self.fields.items()}
         return Documents(self.doc_ids[rows], self.texts[rows], kept)
 
@@ -143,6 +144,7 @@ class Corpus(Frozen):
 
     def take(self, rows: Rows) -> Corpus:
         """Some of the documents, in the order asked for, over the same vocabulary."""
+        rows = selection(rows)
         texts = None if self.texts is None else self.texts[rows]
         return Corpus(sparse.csr_array(self.counts[rows]), self.vocabulary, self.doc_ids[rows], texts)
 
@@ -174,6 +176,7 @@ class Values(Frozen):
 
     def take(self, rows: Rows) -> Values:
         """Some of the rows, in the order asked for."""
+        rows = selection(rows)
         return Values(self.values[rows], self.features, self.doc_ids[rows])
 
 
@@ -245,6 +248,7 @@ class Dataset(Frozen):
 
     def take(self, rows: Rows) -> Dataset:
         """Some of the documents, with their votes and truth."""
+        rows = selection(rows)
         return Dataset(self.corpus.take(rows), self.votes.take(rows), self.gold[rows])
 
     def with_corpus(self, corpus: Items) -> Dataset:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palda.data import checks
-from palda.data.frozen import Frozen, check_unique, freeze_fields, names_array
+from palda.data.frozen import Frozen, check_unique, freeze_fields, names_array, selection
 from palda.errors import DataError
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ class Votes(Frozen):
 
         A slice with step 1, as shards use, copies nothing but the renumbered document column.
         """
+        rows = selection(rows)
         doc_ids = self.doc_ids[rows]
         if isinstance(rows, slice):
             start, stop, step = rows.indices(self.n_docs)
