@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 
 NAMES = ("read_votes", "agreement", "e_step")
-LONG = ("published",)  # only when named
+LONG = ("recovery", "published")  # only when named
 
 
 def main() -> None:

@@ -21,8 +21,7 @@ from palda.errors import PaldaWarning
 from palda.fit import Best, Settings, cut_shards, em, label_probs
 from palda.inputs import as_votes, class_names, first_guess, label_table, mean_where_unknown
 from palda.kernels import Stopping
-from palda.model.e_step import bags_of
-from palda.model.predict import predict_labels
+from palda.model.predict import for_prediction
 from palda.model.start import first_params
 from palda.model.state import Params
 from palda.persist import ModelFileError, SavedModel, load_state, save_state, stored_params
@@ -163,8 +162,8 @@ class _TopicModel(BaseEstimator):
         """
         check_is_fitted(self)
         counts = self._counts(X, reset=False)
-        log_odds = np.tile(base_rate.log_odds(self._params.class_prior), (counts.shape[0], 1))
-        return predict_labels(bags_of(counts), log_odds, self._params, _STOPPING)
+        unknown = np.full((counts.shape[0], len(self._params.class_prior)), -1, dtype=np.int8)
+        return label_probs(cut_shards(counts, unknown), for_prediction(self._params), self._settings(None))
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """(documents, classes): 1 where a class is more probably present than not."""

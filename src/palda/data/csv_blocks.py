@@ -59,8 +59,12 @@ def regular_columns(stream: BinaryIO, encoding: str, delimiter: str) -> tuple[li
     if len(header) < 2:  # a blank line is a blank cell as well
         raise NeedsCareError
     parse = partial(_parse_block, delimiter=delimiter, n_columns=len(header))
+    columns: list[list[_Coded]] = [[] for _ in header]
     with ThreadPoolExecutor(_N_PARSERS) as pool:
-        return header, _merge_blocks(_map_in_order(pool, parse, _line_blocks(stream)), len(header))
+        for block in _map_in_order(pool, parse, _line_blocks(stream)):
+            for column, part in zip(columns, block, strict=True):
+                column.append(part)
+        return header, list(pool.map(_merge_column, columns))
 
 
 def _plain_lines(block: bytes) -> bytes:
@@ -148,8 +152,21 @@ def _code_cells(words: NDArray[np.uint64], starts: NDArray[np.int64], ends: NDAr
         words[starts + word * _WORD if word else starts] & _MASKS[word][lengths]
         for word in range(max(1, -(-longest // _WORD)))
     ]
+    heads = np.flatnonzero(np.concatenate(([True], _differs_from_above(parts))))
+    if 2 * len(heads) > len(lengths):
+        codes, first = _factorize(parts)
+        return _Coded(codes.astype(np.int32), np.column_stack([part[first] for part in parts]))
+    parts = [part[heads] for part in parts]  # rows come in runs of equal cells: look at the first of each
     codes, first = _factorize(parts)
-    return _Coded(codes.astype(np.int32), np.column_stack([part[first] for part in parts]))
+    runs = np.diff(heads, append=len(lengths))
+    return _Coded(np.repeat(codes.astype(np.int32), runs), np.column_stack([part[first] for part in parts]))
+
+
+def _differs_from_above(parts: list[NDArray[np.uint64]]) -> NDArray[np.bool_]:
+    differs: NDArray[np.bool_] = parts[0][1:] != parts[0][:-1]
+    for part in parts[1:]:
+        differs |= part[1:] != part[:-1]
+    return differs
 
 
 def _factorize(parts: list[NDArray[np.uint64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -167,16 +184,8 @@ def _factorize(parts: list[NDArray[np.uint64]]) -> tuple[NDArray[np.int64], NDAr
     return codes, first
 
 
-def _merge_blocks(blocks: Iterable[list[_Coded]], n_columns: int) -> list[pd.Categorical[Any]]:
-    """Columns over the cells of all blocks, which stay in order of appearance."""
-    columns: list[list[_Coded]] = [[] for _ in range(n_columns)]
-    for block in blocks:
-        for column, part in zip(columns, block, strict=True):
-            column.append(part)
-    return [_merge_column(column) for column in columns]
-
-
 def _merge_column(blocks: list[_Coded]) -> pd.Categorical[Any]:
+    """A column over the cells of all its blocks, which stay in order of appearance."""
     import pandas as pd
 
     if not blocks:

@@ -300,26 +300,26 @@ def _list_matrix(
         table.where.fail("no column of class lists; name it 'labels' or pass labels='...'")
     codes, cells = axes.factorize(table.frame[column])
     sets = [_label_set(cell) for cell in cells] + [None]  # the last one is for missing cells, whose code is -1
-    for cell, names in enumerate(sets):
-        if names == "broken" and (codes == cell).any():
-            problem = f'{checks.shown(cells[cell])} is not a list of classes; write ["a", "b"] or a;b'
-            table.where.fail(problem, int(np.argmax(codes == cell)), column)
+    if "broken" in sets:
+        cell = sets.index("broken")
+        problem = f'{checks.shown(cells[cell])} is not a list of classes; write ["a", "b"] or a;b'
+        table.where.fail(problem, int(np.argmax(codes == cell)), column)
     found_names = sorted({name for names in sets if names is not None for name in names})
     axis = names_array(found_names) if classes is None else axes.given_axis(classes, "class")
     if not len(axis):
         table.where.fail("no class is named in any list; say which there are with classes=[...]", column=column)
+    unknown = set(found_names) - set(axis)
+    if unknown:
+        cell, name = next((cell, name) for cell, names in enumerate(sets) for name in names or () if name in unknown)
+        problem = checks.unknown_name(name, axis.tolist(), "class")
+        table.where.fail(problem, int(np.argmax(codes == cell)), column)
     place = {name: position for position, name in enumerate(axis)}
     rows = np.full((len(sets), len(axis)), checks.BLANK, dtype=np.int8)
     for cell, names in enumerate(sets):
-        if names is None and blank != "none":
-            continue
-        if not partial:
-            rows[cell] = 0
-        for name in names or ():
-            if name not in place:
-                problem = checks.unknown_name(name, axis.tolist(), "class")
-                table.where.fail(problem, int(np.argmax(codes == cell)), column)
-            rows[cell, place[name]] = 1
+        if names is not None or blank == "none":
+            if not partial:
+                rows[cell] = 0
+            rows[cell, [place[name] for name in names or ()]] = 1
     silent = np.array([names is None for names in sets])[codes]
     if blank is None and silent.any():
         _warn_about_blanks(table, silent, column)

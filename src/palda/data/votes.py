@@ -195,15 +195,15 @@ class Votes(Frozen):
         if len(value) and value.min() == checks.BLANK:
             judged = np.flatnonzero(value != checks.BLANK)
             seen_only = np.setdiff1d(look, look[judged])
-            look, label, value = look[judged], label[judged], value[judged]
+            doc, annotator, label, value = doc[judged], annotator[judged], label[judged], value[judged]
+            look = look[judged]
             time = None if time is None else time[judged]
             where = where.subset(judged)
 
         def describe(record: int) -> str:
-            which_doc, who = divmod(int(look[record]), n_annotators)
             return (
-                f"the vote {int(value[record])} of annotator {checks.shown(annotators[who])} on document "
-                f"{checks.shown(doc_ids[which_doc])}, class {checks.shown(classes[label[record]])},"
+                f"the vote {int(value[record])} of annotator {checks.shown(annotators[annotator[record]])} on document "
+                f"{checks.shown(doc_ids[doc[record]])}, class {checks.shown(classes[label[record]])},"
             )
 
         kept = checks.keep_one_vote_each(
@@ -214,11 +214,10 @@ class Votes(Frozen):
             describe=describe,
             where=where,
         )
-        look = look[kept]
         return cls(
-            (look // n_annotators).astype(np.int32),
-            (look % n_annotators).astype(np.int32),
-            label[kept].astype(np.int32),
+            doc[kept].astype(np.int32, copy=False),
+            annotator[kept].astype(np.int32, copy=False),
+            label[kept].astype(np.int32, copy=False),
             value[kept].astype(np.int8),
             doc_ids,
             annotators,

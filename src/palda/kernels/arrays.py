@@ -8,7 +8,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Bags", "Beliefs", "Labels", "ShardResult", "Stopping", "Topics"]
+__all__ = ["LEAST_WEIGHT", "Bags", "Beliefs", "Labels", "ShardResult", "Stopping", "Topics"]
+
+LEAST_WEIGHT = 1e-290
+"""A word whose weight is not above this in any topic is one that no topic writes: it says nothing."""
 
 
 class Bags(NamedTuple):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numba import njit
 
-from palda.kernels.arrays import Bags, Beliefs, Labels, ShardResult, Stopping, Topics
+from palda.kernels.arrays import LEAST_WEIGHT, Bags, Beliefs, Labels, ShardResult, Stopping, Topics
 from palda.kernels.special import digamma, exp, log_gamma
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ class _Scratch(NamedTuple):
     scores: Array  # (T,)
     class_scores: Array  # (C,)
     probs: Array  # Δ, (C,)
-    claims: Array  # count · δ, (C, most words)
+    claims: Array  # count · δ over the norm of φ, (C, most words)
+    norms: Array  # what φ is to be divided by, (most words,)
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
@@ -71,7 +72,7 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: Stopping, b
             - _divergence(known, topics.prior, prior_norms, scratch)
             + _label_bound(log_odds, scratch.probs)
         )
-        _add_words(bags, entries, scratch.phi, word_counts)
+        _add_words(bags, entries, scratch, word_counts)
         _add_blocks(known, scratch.expected, log_theta, n_blocks)
         label_probs[d] = scratch.probs
         _carry(beliefs, d, entries, scratch)
@@ -91,6 +92,7 @@ def _new_scratch(most_words: int, n_classes: int, n_topics: int) -> _Scratch:
         np.zeros(n_classes),
         np.zeros(n_classes),
         np.zeros((n_classes, most_words)),
+        np.zeros(most_words),
     )
 
 
@@ -120,12 +122,12 @@ def _settle(
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _add_words(bags: Bags, entries: NDArray[np.int64], phi: Array, word_counts: Array) -> None:
+def _add_words(bags: Bags, entries: NDArray[np.int64], scratch: _Scratch, word_counts: Array) -> None:
     for n in range(len(entries)):
-        count = bags.counts[entries[n]]
+        share = bags.counts[entries[n]] / scratch.norms[n]
         row = word_counts[bags.words[entries[n]]]
         for t in range(len(row)):
-            row[t] += count * phi[n, t]
+            row[t] += share * scratch.phi[n, t]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -176,7 +178,7 @@ def _entries_with_mass(bags: Bags, word_weights: Array, d: int, entries: NDArray
     for entry in range(bags.starts[d], bags.starts[d + 1]):
         row = word_weights[bags.words[entry]]
         for t in range(len(row)):
-            if row[t] > 0.0:
+            if row[t] > LEAST_WEIGHT:
                 entries[found] = entry
                 found += 1
                 break
@@ -277,17 +279,22 @@ def _mix_states(scratch: _Scratch) -> None:
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
 def _token_pass(bags: Bags, word_weights: Array, entries: NDArray[np.int64], scratch: _Scratch) -> float:
-    """φ, then δ, for every distinct word (maths, eqs. 8 and 9), and S; returns the entropies' part of the bound."""
+    """φ, then δ, for every distinct word (maths, eqs. 8 and 9), and S; returns the entropies' part of the bound.
+
+    φ stays unnormalised, and ``norms`` says by what to divide: that saves a pass over it.
+    """
     n_classes = len(scratch.mean_log)
     bound = 0.0
     for n in range(len(entries)):
         count = bags.counts[entries[n]]
         phi, delta = scratch.phi[n], scratch.delta[n]
-        entropy = _topic_probs(scratch.mean_log, delta, word_weights[bags.words[entries[n]]], scratch.scores, phi)
-        entropy += _class_probs(scratch.mean_log, phi, scratch.class_scores, delta)
+        weights = word_weights[bags.words[entries[n]]]
+        norm, entropy = _topic_probs(scratch.mean_log, delta, weights, scratch.scores, phi)
+        scratch.norms[n] = norm
+        entropy += _class_probs(scratch.mean_log, phi, norm, scratch.class_scores, delta)
         bound += count * entropy
         for i in range(n_classes):
-            scratch.claims[i, n] = count * delta[i]
+            scratch.claims[i, n] = count * delta[i] / norm
     for i in range(n_classes):
         _weighted_sum(scratch.claims[i], scratch.phi, len(entries), scratch.pair_counts[i])
     return bound
@@ -329,43 +336,42 @@ def _dots(rows: Array, vector: Array, out: Array) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST, forceinline=True)
-def _topic_probs(mean_log: Array, delta: Array, weights: Array, scores: Array, phi: Array) -> float:
-    """Fill φ ∝ exp(Σ_i δ_i A_it) β_t; returns its entropy plus Σ_t φ_t log β_t."""
+def _topic_probs(mean_log: Array, delta: Array, weights: Array, scores: Array, phi: Array) -> tuple[float, float]:
+    """Fill φ ∝ exp(Σ_i δ_i A_it) β_t; returns what to divide it by, and its entropy plus Σ_t φ_t log β_t."""
     n_classes, n_topics = mean_log.shape
     _weighted_sum(delta, mean_log, n_classes, scores)
     highest = -np.inf
     for t in range(n_topics):
         highest = max(highest, scores[t] if weights[t] > 0.0 else -np.inf)
     norm = 0.0
-    for t in range(n_topics):
-        phi[t] = exp(min(scores[t] - highest, 0.0)) * weights[t]
-        norm += phi[t]
     dot = 0.0
-    inverse = 1.0 / norm
     for t in range(n_topics):
-        phi[t] *= inverse
-        dot += phi[t] * scores[t]
-    return float(np.log(norm) + highest - dot)
+        prob = exp(scores[t] - highest) * weights[t]  # where the weight is 0, exp is large at most, never infinite
+        phi[t] = prob
+        norm += prob
+        dot += prob * scores[t]
+    return norm, np.log(norm) + highest - dot / norm
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST, forceinline=True)
-def _class_probs(mean_log: Array, phi: Array, scores: Array, delta: Array) -> float:
+def _class_probs(mean_log: Array, phi: Array, norm: float, scores: Array, delta: Array) -> float:
     """Fill δ ∝ exp(Σ_t φ_t A_it); returns its entropy."""
     n_classes = len(delta)
     _dots(mean_log, phi, scores)
     highest = -np.inf
     for i in range(n_classes):
+        scores[i] /= norm
         highest = max(highest, scores[i])
-    norm = 0.0
-    for i in range(n_classes):
-        delta[i] = exp(scores[i] - highest)
-        norm += delta[i]
+    total = 0.0
     dot = 0.0
-    inverse = 1.0 / norm
     for i in range(n_classes):
-        delta[i] *= inverse
-        dot += delta[i] * scores[i]
-    return float(np.log(norm) + highest - dot)
+        prob = exp(scores[i] - highest)
+        delta[i] = prob
+        total += prob
+        dot += prob * scores[i]
+    for i in range(n_classes):
+        delta[i] /= total
+    return float(np.log(total) + highest - dot / total)
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)

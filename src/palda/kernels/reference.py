@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from palda.kernels.arrays import Bags, Beliefs, Labels, ShardResult, Stopping, Topics
+from palda.kernels.arrays import LEAST_WEIGHT, Bags, Beliefs, Labels, ShardResult, Stopping, Topics
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +29,7 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: Stopping, b
     carried = len(beliefs.topic_counts) > 0
     for d in range(n_docs):
         entries = np.arange(bags.starts[d], bags.starts[d + 1])
-        entries = entries[topics.word_weights[bags.words[entries]].any(axis=1)]  # a word no topic writes says nothing
+        entries = entries[(topics.word_weights[bags.words[entries]] > LEAST_WEIGHT).any(axis=1)]
         document = Document(
             bags.counts[entries], topics.word_weights[bags.words[entries]], labels.known[d], labels.log_odds[d]
         )
