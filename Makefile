@@ -34,7 +34,7 @@ check: $(DEV)  ## linter, types, import contracts
 	$(BIN)/lint-imports
 
 test: check  ## check, then every test
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 bench: $(DEV)  ## side-by-side ratios against peers
 	$(BIN)/python -m benchmarks

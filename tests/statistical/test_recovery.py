@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -11,26 +10,18 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from palda import metrics
-from palda.annotators.one_coin import OneCoin
 from palda.data import simulate
 from palda.data.simulate import SimulatedAnnotators, SimulatedDocuments
 from palda.data.types import Votes
 from palda.engine.threads import Threads
-from palda.estimators import PALDA
-from palda.fit import Best, Settings, cut_shards, em, label_probs
-from palda.inputs import first_guess
-from palda.kernels import Stopping
-from palda.model.start import first_params
+from palda.estimators import PALDA, CrowdPALDA
+from palda.fit import Settings, cut_shards, em
 from palda.model.state import Params
-from palda.priors import base_rate
 
 Array = NDArray[np.float64]
 
 N_DOCS, N_CLASSES, N_TOPICS, N_WORDS, N_TOKENS = 3000, 6, 12, 600, 80
 SEEDS = range(5)
-QUICK = Settings(
-    annotators=OneCoin(), max_iter=15, tol=3e-3, stopping=Stopping(max_passes=5, tolerance=1e-2), engine=Threads(1)
-)
 
 
 def own_topics(emphasis: float = 0.9, concentration: float = 3.0) -> Array:
@@ -62,23 +53,10 @@ def crowd(profile: str, seed: int) -> tuple[Votes, SimulatedAnnotators]:
 
 
 @cache
-def crowd_fit(profile: str, seed: int) -> Params:
-    """Parameters of the published model after a few quick rounds, which is all that ρ, ξ and topics need."""
-    counts, (votes, _), coins = documents(seed).corpus.counts, crowd(profile, seed), OneCoin()
-    guess = first_guess(votes, unknown())
-    class_prior = base_rate.update(guess.sum(axis=0), N_DOCS)
-    start = first_params(counts, class_prior, N_TOPICS, np.random.default_rng(seed), smoothing=False, guess=guess)
-    start = replace(start, annotator_rates=coins.update(coins.count(votes, guess), coins.start(votes.n_annotators)))
-    best = Best()
-    for params, info in em(cut_shards(counts, unknown(), votes), start, QUICK):
-        best.see(params, info)
-    assert best.params is not None
-    assert best.converged
-    return best.params
-
-
-def unknown() -> NDArray[np.int8]:
-    return np.full((N_DOCS, N_CLASSES), -1, dtype=np.int8)
+def crowd_fit(profile: str, seed: int) -> CrowdPALDA:
+    """The published model after a few rounds, which is all that ρ, ξ and topics need."""
+    model = CrowdPALDA.as_published(N_TOPICS, tol=3e-3, n_jobs=1, random_state=seed)
+    return model.fit(documents(seed).corpus, crowd(profile, seed)[0])
 
 
 @cache
@@ -99,7 +77,7 @@ def test_annotator_quality_is_nearly_as_exact_as_if_the_truth_were_known(profile
     errors, floors = [], []
     for seed in SEEDS:
         votes, people = crowd(profile, seed)
-        errors.append(metrics.annotator_rmse(crowd_fit(profile, seed).annotator_rates, people.quality))
+        errors.append(metrics.annotator_rmse(crowd_fit(profile, seed).annotator_quality_["quality"], people.quality))
         floors.append(metrics.oracle_rmse(votes, documents(seed).labels, people.quality))
     assert np.mean(errors) <= 1.3 * np.mean(floors)
 
@@ -107,7 +85,7 @@ def test_annotator_quality_is_nearly_as_exact_as_if_the_truth_were_known(profile
 @pytest.mark.parametrize(("profile", "largest_error"), [("paper", 0.03), ("adversarial", 0.05)])
 def test_class_rates_are_found_behind_the_votes(profile: str, largest_error: float) -> None:
     for seed in SEEDS:
-        found = crowd_fit(profile, seed).class_prior
+        found = crowd_fit(profile, seed).class_prior_
         np.testing.assert_allclose(found, documents(seed).class_prior, atol=largest_error)
 
 
@@ -123,7 +101,7 @@ def test_topics_are_found_from_known_labels(seed: int) -> None:
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("profile", ["paper", "adversarial"])
 def test_topics_are_found_behind_the_votes(profile: str, seed: int) -> None:
-    assert matched_cosines(crowd_fit(profile, seed).topic_words, documents(seed).topic_words).mean() > 0.9
+    assert matched_cosines(crowd_fit(profile, seed).topic_words_, documents(seed).topic_words).mean() > 0.9
 
 
 @pytest.mark.parametrize("profile", ["paper", "adversarial"])
@@ -131,8 +109,7 @@ def test_consensus_is_nearer_the_truth_than_the_majority(profile: str) -> None:
     votes, _ = crowd(profile, 0)
     truth = documents(0).labels
     majority = 2 * votes.yes_per_pair() > votes.per_pair()
-    shards = cut_shards(documents(0).corpus.counts, unknown(), votes)
-    consensus = label_probs(shards, crowd_fit(profile, 0), QUICK) > 0.5
+    consensus = crowd_fit(profile, 0).consensus_ > 0.5
     assert metrics.hamming_accuracy(truth, consensus.astype(int)) > 0.95
     assert metrics.hamming_accuracy(truth, majority.astype(int)) < 0.95
 
