@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -59,3 +60,20 @@ def test_the_demo_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
     monkeypatch.setattr(demo.run, "__defaults__", (150, 0))
     demo.main()
     assert "palda consensus" in capsys.readouterr().out
+
+
+def test_the_picture_of_the_readme_is_drawn_by_its_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from palda.present import demo
+
+    monkeypatch.setattr(demo.run, "__defaults__", (60, 0))
+    monkeypatch.setenv("MPLBACKEND", "svg")
+    script = tmp_path / "newsroom.py"
+    script.write_text((ROOT / "docs" / "pictures" / "newsroom.py").read_text())
+    runpy.run_path(str(script), run_name="__main__")
+    assert "</svg>" in (tmp_path / "newsroom.svg").read_text()
+
+
+def test_benchmarks_that_pages_name_exist() -> None:
+    named = {name for page in PAGES for name in re.findall(r"python -m benchmarks (\w+)", page.read_text())}
+    assert named
+    assert all((ROOT / "benchmarks" / f"{name}.py").exists() for name in named)
