@@ -215,6 +215,23 @@ def test_votes_are_frozen(votes: Votes) -> None:
         votes.value = votes.value  # type: ignore[misc]
 
 
+def test_counts_and_columns_are_frozen_and_their_sources_are_not() -> None:
+    from scipy import sparse
+
+    matrix = sparse.csr_array(np.eye(2))
+    corpus = Corpus.from_counts(matrix)
+    with pytest.raises(ValueError, match="read-only"):
+        corpus.counts.data[0] = 5
+    column = np.array(["x"], dtype=object)
+    documents = Documents(names_array("a"), names_array("b"), {"source": column})
+    with pytest.raises(ValueError, match="read-only"):
+        documents.fields["source"][0] = "y"
+    matrix.data[0] = 5
+    column[0] = "y"
+    assert np.shares_memory(corpus.counts.data, matrix.data)
+    assert pickle.loads(pickle.dumps(corpus)) == corpus  # noqa: S301 - our own bytes
+
+
 def test_votes_pickle(votes: Votes) -> None:
     assert pickle.loads(pickle.dumps(votes)) == votes  # noqa: S301 - our own bytes
 

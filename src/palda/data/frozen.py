@@ -45,12 +45,24 @@ def _frozen(array: _Array) -> _Array:
     return view
 
 
+def _frozen_matrix(matrix: Any) -> Any:
+    parts = tuple(_frozen(part) for part in (matrix.data, matrix.indices, matrix.indptr))
+    view = sparse.csr_array(parts, shape=matrix.shape, copy=False)
+    view.has_sorted_indices = matrix.has_sorted_indices  # looked at once, so that nobody tries to sort in place
+    view.has_canonical_format = matrix.has_canonical_format
+    return view
+
+
 def freeze_fields(instance: Any) -> None:
     """Make the arrays of a frozen dataclass read-only too."""
     for spec in fields(instance):
         value = getattr(instance, spec.name)
         if isinstance(value, np.ndarray):
             object.__setattr__(instance, spec.name, _frozen(value))
+        elif isinstance(value, sparse.csr_array):
+            object.__setattr__(instance, spec.name, _frozen_matrix(value))
+        elif isinstance(value, Mapping):
+            object.__setattr__(instance, spec.name, {name: _frozen(column) for name, column in value.items()})
 
 
 def _same(left: object, right: object) -> bool:
