@@ -178,7 +178,9 @@ def _rates(
     skill = np.tile(logit(quality)[:, None], n_classes)
     shyness = reluctance * rng.uniform(0.5, 1.5, (len(quality), 1))
     noise = class_spread * rng.standard_normal((2, *skill.shape)) if behaviour == "per_class" else (0.0, 0.0)
-    return expit(skill - shyness + noise[0]), expit(skill + shyness + noise[1])
+    sensitivity: Floats = np.asarray(expit(skill - shyness + noise[0]), dtype=np.float64)
+    specificity: Floats = np.asarray(expit(skill + shyness + noise[1]), dtype=np.float64)
+    return sensitivity, specificity
 
 
 def _check_rate_tables(sensitivity: Floats, specificity: Floats) -> None:
