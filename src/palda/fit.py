@@ -98,7 +98,7 @@ def em(
     worst_fall = 0.0
     newton_converged = True
     for iteration in range(1, settings.max_iter + 1):
-        stats = _expectation(shards, params, settings, beliefs)
+        stats = merge(part for part, _ in _steps(shards, params, settings, beliefs))
         bound = _total_bound(stats, params)
         change = (bound - before) / abs(bound) if np.isfinite(before) else np.inf
         worst_fall = max(worst_fall, -change)
@@ -138,16 +138,16 @@ class Best:
 
 def label_probs(shards: Sequence[Shard], params: Params, settings: Settings) -> Array:
     """Δ (documents, classes) under fixed parameters: the consensus."""
-    parts = settings.engine.map(lambda shard: _shard_step(shard, params, settings, None)[1], shards)
-    return np.concatenate(list(parts))
+    return np.concatenate([probs for _, probs in _steps(shards, params, settings)])
 
 
-def _expectation(
-    shards: Sequence[Shard], params: Params, settings: Settings, beliefs: Sequence[Beliefs] | None
-) -> ShardStats:
+def _steps(
+    shards: Sequence[Shard], params: Params, settings: Settings, beliefs: Sequence[Beliefs] | None = None
+) -> Iterator[tuple[ShardStats, Array]]:
+    """E-steps of all shards, in their order."""
     work = [(shard, None if beliefs is None else beliefs[k]) for k, shard in enumerate(shards)]
     _ = params.word_weights  # computed once, before threads ask for it
-    return merge(settings.engine.map(lambda item: _shard_step(item[0], params, settings, item[1])[0], work))
+    return settings.engine.map(lambda item: _shard_step(item[0], params, settings, item[1]), work)
 
 
 def _shard_step(shard: Shard, params: Params, settings: Settings, beliefs: Beliefs | None) -> tuple[ShardStats, Array]:

@@ -307,13 +307,21 @@ def test_a_crowd_of_liars_gives_the_mirror_image() -> None:
     assert (model.annotator_quality_["quality"] > 0.7).all()
 
 
-def test_a_few_gold_labels_turn_the_mirror_image_round() -> None:
+@pytest.mark.parametrize("n_gold", [3, 16])
+def test_a_few_gold_labels_turn_the_mirror_image_round(n_gold: int) -> None:
     gold = np.full_like(TRUTH, -1)
-    gold[:16] = TRUTH[:16]
+    gold[:n_gold] = TRUTH[:n_gold]
     model = CrowdPALDA(**SETTINGS).fit(X, LIARS, gold=gold)
-    np.testing.assert_array_equal(model.consensus_[:16], TRUTH[:16])
-    assert accuracy(model.consensus_[16:], TRUTH[16:]) > 0.85
+    np.testing.assert_array_equal(model.consensus_[:n_gold], TRUTH[:n_gold])
+    assert accuracy(model.consensus_[n_gold:], TRUTH[n_gold:]) > 0.85
     assert (model.annotator_quality_["quality"] < 0.3).all()
+
+
+def test_one_gold_label_against_the_crowd_does_not_condemn_it() -> None:
+    gold = np.full_like(TRUTH, -1)
+    gold[0, 0] = 1 - TRUTH[0, 0]
+    model = CrowdPALDA(**SETTINGS).fit(X, GOOD_CROWD, gold=gold)
+    assert accuracy(model.consensus_[1:], TRUTH[1:]) > 0.85
 
 
 # Interruption and pools.

@@ -223,14 +223,9 @@ def _start(
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
 def _claim(mean: Array, weights: Array, delta: Array) -> None:
     """Fill δ ∝ Σ_t E[θ_it] β_t: which class would have written the word."""
-    n_classes, n_topics = mean.shape
-    norm = 0.0
-    for i in range(n_classes):
-        claim = 0.0
-        for t in range(n_topics):
-            claim += mean[i, t] * weights[t]
-        delta[i] = claim
-        norm += claim
+    n_classes = len(delta)
+    _dots(mean, weights, delta)
+    norm = delta.sum()
     for i in range(n_classes):
         delta[i] = delta[i] / norm if norm > _LEAST_CLAIM else 1.0 / n_classes
 
