@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-NAMES = ("read_votes", "agreement", "e_step")
-LONG = ("recovery", "published")  # only when named
+NAMES = ("read_votes", "agreement", "e_step", "iteration", "growth", "startup", "memory", "head")
+LONG = ("recovery", "published", "slda", "quality", "aggregate")  # only when named
 
 
 def main() -> None:

@@ -36,7 +36,7 @@ def main() -> None:
     def run(kernel: object, n_jobs: int) -> float:
         def work(shard: Shard) -> None:
             known = Labels(shard.known, log_odds[: len(shard.known)])
-            nothing = fresh_beliefs(len(prior), N_TOPICS)
+            nothing = fresh_beliefs(len(prior), N_TOPICS, "mean_field")
             kernel.mean_field(shard.bags, known, topics, Stopping(10, 0.0), nothing)  # type: ignore[attr-defined]
 
         start = time.perf_counter()

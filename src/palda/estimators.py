@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
 from scipy import sparse
+from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -18,14 +19,17 @@ from palda.annotators.one_coin import OneCoin
 from palda.data.types import Corpus, names_array
 from palda.engine.threads import Threads, resolve_n_jobs
 from palda.errors import PaldaWarning
-from palda.fit import Best, Settings, cut_shards, em, label_probs
+from palda.fit import Best, Settings, cut_shards, em, explain_shards, label_probs, shares_of_topics
+from palda.held_out import FoldModel, fit_folds, label_likelihoods, temper_of
 from palda.inputs import as_votes, class_names, first_guess, label_table, mean_where_unknown
 from palda.kernels import Stopping
-from palda.model.predict import for_prediction
-from palda.model.start import first_params
+from palda.model.e_step import joined_bags
+from palda.model.predict import Temper, for_prediction, speech, word_weights
+from palda.model.start import default_n_topics, first_params
 from palda.model.state import Params
 from palda.persist import ModelFileError, SavedModel, load_state, save_state, stored_params
 from palda.priors import base_rate
+from palda.priors.folds import assign_folds
 from palda.progress import Progress
 
 if TYPE_CHECKING:
@@ -42,9 +46,12 @@ if TYPE_CHECKING:
 
 __all__ = ["PALDA", "CrowdPALDA", "load"]
 
-_STOPPING = Stopping(max_passes=30, tolerance=1e-3)
+_STOPPING = Stopping(max_passes=30, tolerance=1e-3, ahead=0.7)
 _THRESHOLD = 0.5
-_CHOICES = {"inference": ("mean_field",), "label_prior": ("base_rate",), "annotators": ("one_coin",)}
+_PUBLISHED_TOL = 1e-4
+_N_FOLDS = 5
+_LEAST_DOCS = 50  # fewer documents are too few to hold some back
+_CHOICES = {"inference": ("joint", "mean_field"), "label_prior": ("base_rate",), "annotators": ("one_coin",)}
 
 
 class _TopicModel(BaseEstimator):
@@ -57,12 +64,15 @@ class _TopicModel(BaseEstimator):
                 raise ValueError(f"{name}={value!r} is not known; choose from {', '.join(map(repr, choices))}")
         for name, least in (("n_topics", 1), ("n_init", 1), ("max_iter", 1)):
             value = getattr(self, name)
+            if name == "n_topics" and value == "auto":
+                continue
             if not isinstance(value, (int, np.integer)) or value < least:
                 raise ValueError(f"{name}={value!r} must be a whole number of at least {least}")
         if not isinstance(self.tol, (int, float, np.floating)) or not self.tol >= 0:
             raise ValueError(f"tol={self.tol!r} must be a number of at least 0")
         return Settings(
             annotators=annotators,
+            inference=self.inference,
             max_iter=self.max_iter,
             tol=float(self.tol),
             stopping=_STOPPING,
@@ -88,6 +98,8 @@ class _TopicModel(BaseEstimator):
     ) -> tuple[list[Shard], Settings]:
         """EM from ``n_init`` starts; the parameters with the best bound are kept, whatever interrupts it."""
         settings = self._settings(OneCoin() if votes is not None else None)
+        n_classes = known.shape[1]
+        self.n_topics_ = default_n_topics(counts, n_classes) if self.n_topics == "auto" else int(self.n_topics)
         shards = cut_shards(counts, known, votes)
         runs: list[Best] = []
         random = check_random_state(self.random_state)
@@ -106,12 +118,47 @@ class _TopicModel(BaseEstimator):
             interrupted = True
             warnings.warn("interrupted; the best parameters so far are kept", PaldaWarning, stacklevel=3)
         self._keep(max(runs, key=lambda run: run.bound), interrupted=interrupted)
+        if self.inference == "joint" and not interrupted:
+            self.temper_ = self._choose_temper(counts, known, votes, guess, settings, int(random.randint(2**31 - 1)))
+        else:
+            self.temper_ = Temper()
         return shards, settings
+
+    def _choose_temper(
+        self,
+        counts: Counts,
+        known: NDArray[np.int8],
+        votes: Votes | None,
+        guess: Array,
+        settings: Settings,
+        seed: int,
+    ) -> Temper:
+        """Temper of the evidence of words, chosen on documents that a model has not seen."""
+        if counts.shape[0] < _LEAST_DOCS:
+            return Temper()
+        folds = assign_folds(guess, _N_FOLDS, seed)
+
+        def fit_rows(rows: NDArray[np.int64]) -> Params:
+            of_rows = None if votes is None else votes.take(rows)
+            shards = cut_shards(counts[rows], known[rows], of_rows)
+            start = self._start(counts[rows], of_rows, guess[rows], np.random.default_rng(seed))
+            best = Best()
+            for params, info in em(shards, start, settings):
+                best.see(params, info)
+            return cast("Params", best.params)
+
+        def likelihoods(model: FoldModel) -> tuple[Array, Array]:
+            if votes is None:
+                return label_likelihoods(known[model.rows], None)
+            said = OneCoin().evidence(votes.take(model.rows), cast("Array", model.params.annotator_rates))
+            return label_likelihoods(known[model.rows], said)
+
+        return temper_of(fit_folds(folds, fit_rows, which=[0]), counts, likelihoods, settings)
 
     def _start(self, counts: Counts, votes: Votes | None, guess: Array, rng: np.random.Generator) -> Params:
         """Parameters before the first round: ξ, ρ and topics from a first guess at the labels."""
         class_prior = base_rate.update(guess.sum(axis=0), len(guess))
-        start = first_params(counts, class_prior, self.n_topics, rng, smoothing=self.smoothing, guess=guess)
+        start = first_params(counts, class_prior, self.n_topics_, rng, smoothing=self.smoothing, guess=guess)
         if votes is None:
             return start
         coins = OneCoin()
@@ -156,14 +203,67 @@ class _TopicModel(BaseEstimator):
         return hasattr(self, "_params")
 
     def predict_proba(self, X: Any) -> Array:
-        """(documents, classes): probability that each class is present, from the words alone, as published.
+        """(documents, classes): probability that each class is present, from the words alone.
 
         A document without any known word gets the base rates.
         """
         check_is_fitted(self)
+        shards = self._wordy_shards(X)
+        if self.inference == "mean_field":
+            return label_probs(shards, for_prediction(self._params), self._settings(None))
+        evidence = explain_shards(shards, self._params, self.temper_, self._settings(None)).evidence
+        return expit(base_rate.log_odds(self._params.class_prior) + evidence)
+
+    def _wordy_shards(self, X: Any) -> list[Shard]:
+        """Shards of new documents, of whose labels nothing is known."""
         counts = self._counts(X, reset=False)
-        unknown = np.full((counts.shape[0], len(self._params.class_prior)), -1, dtype=np.int8)
-        return label_probs(cut_shards(counts, unknown), for_prediction(self._params), self._settings(None))
+        return cut_shards(counts, np.full((counts.shape[0], len(self._params.class_prior)), -1, dtype=np.int8))
+
+    def transform(self, X: Any) -> Array:
+        """(documents, topics): share of each document's words that each topic wrote.
+
+        A document without any known word gets the shares that its classes are expected to have.
+        """
+        check_is_fitted(self)
+        shards, params, settings = self._wordy_shards(X), for_prediction(self._params), self._settings(None)
+        if self.inference == "mean_field":
+            return shares_of_topics(shards, params, None, settings)
+        evidence = explain_shards(shards, params, self.temper_, settings).evidence
+        return shares_of_topics(shards, params, base_rate.log_odds(params.class_prior) + evidence, settings)
+
+    def explain(self, X: Any, label: Any = None) -> pd.DataFrame:
+        """The words that spoke for and against each class, or one, in each document.
+
+        A row a document, class and word of it, with the word's ``weight`` in nats: positive for, negative against. In
+        each document the weights for a class, strongest first, sum to the log-odds of ``predict_proba`` less those of
+        ``class_prior_``.
+        """
+        import pandas as pd
+
+        check_is_fitted(self)
+        if self.inference == "mean_field":
+            raise ValueError('explain needs inference="joint": as published, words are not weighed one by one')
+        chosen = range(len(self.classes_)) if label is None else [self._class_number(label)]
+        shards, settings = self._wordy_shards(X), self._settings(None)
+        beliefs = explain_shards(shards, self._params, self.temper_, settings).beliefs
+        bags = joined_bags([shard.bags for shard in shards])
+        said = speech(self._params)
+        doc = np.repeat(np.arange(len(beliefs)), np.diff(bags.starts))
+        words = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))[bags.words]
+        ids = names_array(X.doc_ids)[doc] if isinstance(X, Corpus) else doc
+        tables = []
+        for column in chosen:
+            weights = word_weights(bags, beliefs, self.temper_, said, column)
+            order = np.lexsort((-np.abs(weights), doc))
+            table = pd.DataFrame({"doc": ids, "label": self.classes_[column], "word": words, "weight": weights})
+            tables.append(table.iloc[order])
+        return pd.concat(tables, ignore_index=True)
+
+    def _class_number(self, label: Any) -> int:
+        found = np.flatnonzero(self.classes_ == label)
+        if len(found) != 1:
+            raise ValueError(f"label={label!r} is not one of the classes {', '.join(map(str, self.classes_[:20]))}")
+        return int(found[0])
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """(documents, classes): 1 where a class is more probably present than not."""
@@ -181,6 +281,7 @@ class _TopicModel(BaseEstimator):
             "converged": bool(self.converged_),
             "lower_bound": float(self.lower_bound_),
             "worst_fall": float(self.worst_fall_),
+            "temper": list(self.temper_),
         }
         if hasattr(self, "feature_names_in_"):
             state["feature_names"] = self.feature_names_in_.tolist()
@@ -202,6 +303,8 @@ class _TopicModel(BaseEstimator):
         self.converged_ = bool(saved.state["converged"])
         self.lower_bound_ = float(saved.state["lower_bound"])
         self.worst_fall_ = float(saved.state["worst_fall"])
+        self.temper_ = Temper(*(float(number) for number in saved.state["temper"]))
+        self.n_topics_ = len(self._params.topic_words)
 
 
 def _plain(setting: Any) -> Any:
@@ -227,8 +330,9 @@ class PALDA(ClassifierMixin, _TopicModel):
     Parameters
     ----------
     n_topics
-        Number of topics T.
+        Number of topics T; ``"auto"`` takes it from the number of classes and of words (``n_topics_``).
     inference
+        ``"joint"``: q(λ) q(θ | λ) q(u, z), tighter and cheaper, and prediction by letting classes explain words away.
         ``"mean_field"``: q(λ) q(θ) q(u) q(z), as published.
     label_prior
         ``"base_rate"``: one number a class, as published.
@@ -253,18 +357,22 @@ class PALDA(ClassifierMixin, _TopicModel):
         Bound after every round, the best one, and the largest relative fall between rounds.
     topic_words_, topic_prior_, class_prior_
         β, α and ξ.
+    n_topics_
+        Number of topics.
+    temper_
+        How much the words of a new document are believed, chosen on documents held back (joint inference).
     """
 
     def __init__(
         self,
-        n_topics: int = 20,
+        n_topics: int | Literal["auto"] = "auto",
         *,
-        inference: str = "mean_field",
+        inference: str = "joint",
         label_prior: str = "base_rate",
         smoothing: bool = True,
         n_init: int = 1,
         max_iter: int = 200,
-        tol: float = 1e-4,
+        tol: float = 1e-3,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -283,6 +391,7 @@ class PALDA(ClassifierMixin, _TopicModel):
     @classmethod
     def as_published(cls, n_topics: int = 20, *, smoothing: bool = False, **settings: Any) -> Self:
         """The paper's model and settings: mean field, base rates, prediction at ½."""
+        settings = {"tol": _PUBLISHED_TOL} | settings
         return cls(n_topics, inference="mean_field", label_prior="base_rate", smoothing=smoothing, **settings)
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -354,15 +463,15 @@ class CrowdPALDA(_TopicModel):
 
     def __init__(
         self,
-        n_topics: int = 20,
+        n_topics: int | Literal["auto"] = "auto",
         *,
         annotators: str = "one_coin",
-        inference: str = "mean_field",
+        inference: str = "joint",
         label_prior: str = "base_rate",
         smoothing: bool = True,
         n_init: int = 1,
         max_iter: int = 200,
-        tol: float = 1e-4,
+        tol: float = 1e-3,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -382,6 +491,7 @@ class CrowdPALDA(_TopicModel):
     @classmethod
     def as_published(cls, n_topics: int = 20, *, smoothing: bool = False, **settings: Any) -> Self:
         """The paper's model and settings: mean field, base rates, one coin, prediction at ½."""
+        settings = {"tol": _PUBLISHED_TOL} | settings
         return cls(
             n_topics,
             annotators="one_coin",

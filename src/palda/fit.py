@@ -10,10 +10,11 @@ import numpy as np
 from scipy import sparse
 
 from palda.engine.threads import Threads
-from palda.kernels import Bags, Beliefs, Labels, Stopping
+from palda.kernels import Bags, Beliefs, Explained, Labels, Stopping
 from palda.model.bound import topic_divergence
-from palda.model.e_step import bags_of, e_step
+from palda.model.e_step import bags_of, e_step, topic_shares
 from palda.model.m_step import update_topics
+from palda.model.predict import Temper, explained, speech
 from palda.model.state import Params, ShardStats, StepInfo, merge
 from palda.priors import base_rate
 
@@ -28,9 +29,19 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Best", "Settings", "Shard", "carried_beliefs", "cut_shards", "em", "label_probs"]
+__all__ = [
+    "Best",
+    "Settings",
+    "Shard",
+    "carried_beliefs",
+    "cut_shards",
+    "em",
+    "explain_shards",
+    "label_probs",
+    "shares_of_topics",
+]
 
-_ENTRIES_PER_SHARD = 30_000
+_ENTRIES_PER_SHARD = 15_000
 _MOST_SHARDS = 256
 
 
@@ -45,12 +56,13 @@ class Shard:
 
 @dataclass(frozen=True)
 class Settings:
-    """How EM runs; nothing here changes what the model means."""
+    """How EM runs: what it believes of annotators and documents, and when it stops."""
 
     annotators: AnnotatorModel | None = None
+    inference: str = "joint"
     max_iter: int = 100
     tol: float = 1e-4
-    stopping: Stopping = field(default_factory=lambda: Stopping(max_passes=30, tolerance=1e-3))
+    stopping: Stopping = field(default_factory=lambda: Stopping(max_passes=30, tolerance=1e-3, ahead=0.7))
     engine: Engine = field(default_factory=Threads)
 
 
@@ -74,15 +86,18 @@ def cut_shards(
     ]
 
 
-def carried_beliefs(shards: Sequence[Shard], params: Params) -> list[Beliefs]:
+def carried_beliefs(shards: Sequence[Shard], params: Params, inference: str = "joint") -> list[Beliefs | Array]:
     """Room to carry every document's beliefs from round to round: a mode for tests on small data.
 
     Only then does the bound never fall; fits in earnest start documents afresh, and keep no state for them.
     """
     n_classes, _, n_topics = params.topic_prior.shape
-    room = []
+    room: list[Beliefs | Array] = []
     for shard in shards:
         n_docs = len(shard.known)
+        if inference == "joint":
+            room.append(np.full((n_docs, n_classes, n_topics), 1.0 / n_topics))
+            continue
         gamma = np.broadcast_to(params.topic_prior + 1.0 / n_topics, (n_docs, *params.topic_prior.shape)).copy()
         delta = np.full((len(shard.bags.words), n_classes), 1.0 / n_classes)
         room.append(Beliefs(gamma, delta, np.where(shard.known >= 0, shard.known, 0.5)))
@@ -90,7 +105,7 @@ def carried_beliefs(shards: Sequence[Shard], params: Params) -> list[Beliefs]:
 
 
 def em(
-    shards: Sequence[Shard], start: Params, settings: Settings, beliefs: Sequence[Beliefs] | None = None
+    shards: Sequence[Shard], start: Params, settings: Settings, beliefs: Sequence[Beliefs | Array] | None = None
 ) -> Iterator[tuple[Params, StepInfo]]:
     """Rounds of EM. Each yields parameters and the bound they reach; the last one says whether EM converged."""
     params = start
@@ -141,8 +156,41 @@ def label_probs(shards: Sequence[Shard], params: Params, settings: Settings) -> 
     return np.concatenate([probs for _, probs in _steps(shards, params, settings)])
 
 
+def explain_shards(shards: Sequence[Shard], params: Params, temper: Temper, settings: Settings) -> Explained:
+    """What the words of documents say for each class, under fixed parameters (maths, eqs. 32-35)."""
+    said = speech(params)
+    log_odds = base_rate.log_odds(params.class_prior)
+    parts = list(settings.engine.map(lambda shard: explained(shard.bags, log_odds, temper, said), shards))
+    return Explained(
+        np.concatenate([part.evidence for part in parts]),
+        np.concatenate([part.beliefs for part in parts]),
+        sum(part.n_unsettled for part in parts),
+    )
+
+
+def shares_of_topics(shards: Sequence[Shard], params: Params, log_odds: Array | None, settings: Settings) -> Array:
+    """(documents, topics): topic shares under fixed parameters; given log-odds (documents, classes) settle the labels."""
+    starts = np.cumsum([0, *(len(shard.known) for shard in shards)])
+    work = list(zip(shards, pairwise(starts), strict=True))
+
+    def shares(item: tuple[Shard, tuple[int, int]]) -> Array:
+        shard, (start, stop) = item
+        if log_odds is None:
+            labels = Labels(shard.known, _prior_log_odds(shard, params))
+        else:
+            labels = Labels(shard.known, np.ascontiguousarray(log_odds[start:stop]), fixed=True)
+        return topic_shares(shard.bags, labels, params, settings.stopping, inference=settings.inference)
+
+    _ = params.word_weights  # computed once, before threads ask for it
+    return np.concatenate(list(settings.engine.map(shares, work)))
+
+
+def _prior_log_odds(shard: Shard, params: Params) -> Array:
+    return np.ascontiguousarray(np.broadcast_to(base_rate.log_odds(params.class_prior), shard.known.shape))
+
+
 def _steps(
-    shards: Sequence[Shard], params: Params, settings: Settings, beliefs: Sequence[Beliefs] | None = None
+    shards: Sequence[Shard], params: Params, settings: Settings, beliefs: Sequence[Beliefs | Array] | None = None
 ) -> Iterator[tuple[ShardStats, Array]]:
     """E-steps of all shards, in their order."""
     work = [(shard, None if beliefs is None else beliefs[k]) for k, shard in enumerate(shards)]
@@ -150,16 +198,17 @@ def _steps(
     return settings.engine.map(lambda item: _shard_step(item[0], params, settings, item[1]), work)
 
 
-def _shard_step(shard: Shard, params: Params, settings: Settings, beliefs: Beliefs | None) -> tuple[ShardStats, Array]:
+def _shard_step(
+    shard: Shard, params: Params, settings: Settings, beliefs: Beliefs | Array | None
+) -> tuple[ShardStats, Array]:
     """E-step of a shard, with the votes counted in: prior and votes reach the kernel as log-odds (maths, eq. 6)."""
-    log_odds = np.broadcast_to(base_rate.log_odds(params.class_prior), shard.known.shape)
+    log_odds = _prior_log_odds(shard, params)
     if shard.votes is None or settings.annotators is None or params.annotator_rates is None:
-        return e_step(
-            shard.bags, Labels(shard.known, np.ascontiguousarray(log_odds)), params, settings.stopping, beliefs
-        )
+        labels = Labels(shard.known, log_odds)
+        return e_step(shard.bags, labels, params, settings.stopping, beliefs, inference=settings.inference)
     said = settings.annotators.evidence(shard.votes, params.annotator_rates)
     labels = Labels(shard.known, log_odds + said.log_odds)
-    stats, probs = e_step(shard.bags, labels, params, settings.stopping, beliefs)
+    stats, probs = e_step(shard.bags, labels, params, settings.stopping, beliefs, inference=settings.inference)
     counted = settings.annotators.count(shard.votes, probs)
     return replace(stats, vote_counts=counted, bound=stats.bound + float(said.absent.sum())), probs
 

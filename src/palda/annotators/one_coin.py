@@ -1,4 +1,4 @@
-"""One coin an annotator, as published: a vote is right with probability ρ, whatever the class and the truth."""
+"""One coin an annotator: a vote is right with probability ρ, whatever the class and the truth."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from palda.annotators.base import VoteEvidence
+from palda.annotators.coins import Coins
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -15,14 +16,14 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["OneCoin"]
+__all__ = ["OneCoin", "OneCoinModel"]
 
 _LEAST = 1e-6  # ρ is maximised within [_LEAST, 1 - _LEAST]: nobody is infinitely right
 _START = 0.7  # of somebody without votes: a little better than chance
 
 
 class OneCoin:
-    """ρ_j: P(vote of annotator j equals the truth)."""
+    """ρ_j: P(vote of annotator j equals the truth), at its maximum, as published."""
 
     def evidence(self, votes: Votes, rates: Array) -> VoteEvidence:
         """Σ_j log p(vote | λ) over the votes that exist (maths, eq. 6)."""
@@ -55,3 +56,13 @@ class OneCoin:
     def start(self, n_annotators: int) -> Array:
         """Everybody a little better than chance."""
         return np.full(n_annotators, _START)
+
+
+class OneCoinModel(Coins):
+    """The published coin with a belief about ρ in place of an estimate.
+
+    It cannot see somebody who always says "no" where classes are rare: most of such votes are right.
+    """
+
+    by_class = False
+    by_state = False

@@ -12,12 +12,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from palda.errors import PaldaError, PaldaWarning
-from palda.kernels.arrays import Bags, Beliefs, Labels, ShardResult, Stopping, Topics
+from palda.kernels.arrays import Bags, Beliefs, Explained, Labels, ShardResult, Speech, Stopping, Topics
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["Bags", "Beliefs", "Labels", "ShardResult", "Stopping", "Topics", "active"]
+__all__ = ["Bags", "Beliefs", "Explained", "Labels", "ShardResult", "Speech", "Stopping", "Topics", "active"]
 
 _one_at_a_time = threading.Lock()
 

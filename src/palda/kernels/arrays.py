@@ -8,10 +8,25 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["LEAST_WEIGHT", "Bags", "Beliefs", "Labels", "ShardResult", "Stopping", "Topics"]
+__all__ = [
+    "LEAST_WEIGHT",
+    "PLAIN_PASSES",
+    "Bags",
+    "Beliefs",
+    "Explained",
+    "Labels",
+    "ShardResult",
+    "Speech",
+    "Stopping",
+    "Topics",
+]
 
-LEAST_WEIGHT = 1e-290
+LEAST_WEIGHT = 1e-150
 """A word whose weight is not above this in any topic is one that no topic writes: it says nothing."""
+
+
+PLAIN_PASSES = 5
+"""Passes of the joint E-step before it may step ahead: most documents have settled by then."""
 
 
 class Bags(NamedTuple):
@@ -29,6 +44,8 @@ class Labels(NamedTuple):
     """(docs, classes): 1 or 0 where the label is observed, -1 where it is not."""
     log_odds: NDArray[np.float64]
     """(docs, classes): prior and votes for "present", in nats."""
+    fixed: bool = False
+    """Whether the log-odds have the last word: then words say nothing more about labels."""
 
 
 class Topics(NamedTuple):
@@ -45,6 +62,8 @@ class Stopping(NamedTuple):
 
     max_passes: int
     tolerance: float
+    ahead: float = 0.0
+    """How far beyond a new S the joint E-step goes, as a share of the step; at 0 no pass can lower the bound."""
 
 
 class Beliefs(NamedTuple):
@@ -64,14 +83,36 @@ class ShardResult(NamedTuple):
     word_counts: NDArray[np.float64]
     """(words, topics): expected number of times a topic wrote a word."""
     log_theta: NDArray[np.float64]
-    """(classes, 2, topics): Σ_d E[log θ] over the blocks that count."""
+    """(classes, 2, topics): Σ_d E[log θ] over the blocks that count, by how much they count."""
     n_blocks: NDArray[np.float64]
     """(classes, 2): how many documents' blocks counted."""
     label_probs: NDArray[np.float64]
     """Δ, (docs, classes)."""
+    topic_counts: NDArray[np.float64]
+    """(docs, topics): expected number of tokens of each topic."""
     bounds: NDArray[np.float64]
     """(docs,): each document's part of the lower bound."""
     n_passes: int
     """Passes over documents, all together."""
     n_unsettled: int
     """Documents that had not settled when their passes were used up."""
+
+
+class Speech(NamedTuple):
+    """How probable each class makes each word with θ at its mean; 0 in every column for a word no topic writes."""
+
+    present: NDArray[np.float64]
+    """P_i1(w), (words, classes)."""
+    absent: NDArray[np.float64]
+    """P_i0(w), (words, classes)."""
+
+
+class Explained(NamedTuple):
+    """Labels of new documents, from their words."""
+
+    evidence: NDArray[np.float64]
+    """(docs, classes): what the words say for "present", in nats, given what is believed of the other classes."""
+    beliefs: NDArray[np.float64]
+    """(docs, classes): Δ that the evidence took the other classes to be."""
+    n_unsettled: int
+    """Documents whose beliefs had not come to rest when their passes were used up."""

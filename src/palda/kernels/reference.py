@@ -7,14 +7,25 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from palda.kernels.arrays import LEAST_WEIGHT, Bags, Beliefs, Labels, ShardResult, Stopping, Topics
+from palda.kernels.arrays import (
+    LEAST_WEIGHT,
+    PLAIN_PASSES,
+    Bags,
+    Beliefs,
+    Explained,
+    Labels,
+    ShardResult,
+    Speech,
+    Stopping,
+    Topics,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
 
-__all__ = ["mean_field"]
+__all__ = ["explain_away", "joint", "mean_field"]
 
 
 def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: Stopping, beliefs: Beliefs) -> ShardResult:
@@ -24,15 +35,12 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: Stopping, b
     log_theta = np.zeros_like(topics.prior)
     n_blocks = np.zeros((n_classes, 2))
     label_probs = np.zeros((n_docs, n_classes))
+    topic_counts = np.zeros((n_docs, topics.prior.shape[2]))
     bounds = np.zeros(n_docs)
     n_passes = n_unsettled = 0
     carried = len(beliefs.topic_counts) > 0
     for d in range(n_docs):
-        entries = np.arange(bags.starts[d], bags.starts[d + 1])
-        entries = entries[(topics.word_weights[bags.words[entries]] > LEAST_WEIGHT).any(axis=1)]
-        document = Document(
-            bags.counts[entries], topics.word_weights[bags.words[entries]], labels.known[d], labels.log_odds[d]
-        )
+        entries, document = document_of(bags, labels, topics, d)
         if carried:
             start = beliefs.topic_counts[d], beliefs.token_class_probs[entries], beliefs.label_probs[d]
         else:
@@ -43,6 +51,7 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: Stopping, b
         log_theta += np.where(counted[:, :, None], expected_log(q.gamma), 0.0)
         n_blocks += counted
         label_probs[d] = q.Delta
+        topic_counts[d] = q.pair_counts.sum(axis=0)
         bounds[d] = document_bound(document, topics.prior, q)
         n_passes += q.n_passes
         n_unsettled += not q.settled
@@ -50,7 +59,7 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: Stopping, b
             beliefs.topic_counts[d] = q.gamma
             beliefs.token_class_probs[entries] = q.delta
             beliefs.label_probs[d] = q.Delta
-    return ShardResult(word_counts, log_theta, n_blocks, label_probs, bounds, n_passes, n_unsettled)
+    return ShardResult(word_counts, log_theta, n_blocks, label_probs, topic_counts, bounds, n_passes, n_unsettled)
 
 
 class Document(NamedTuple):
@@ -60,6 +69,15 @@ class Document(NamedTuple):
     weights: Array  # β of each word, (words, topics)
     known: NDArray[np.int8]  # (classes,)
     log_odds: Array  # (classes,)
+    fixed: bool  # whether the log-odds have the last word on labels
+
+
+def document_of(bags: Bags, labels: Labels, topics: Topics, d: int) -> tuple[NDArray[np.int64], Document]:
+    """Document d, and which entries of the shard its words are; words that no topic writes are left out."""
+    entries = np.arange(bags.starts[d], bags.starts[d + 1])
+    entries = entries[(topics.word_weights[bags.words[entries]] > LEAST_WEIGHT).any(axis=1)]
+    weights = topics.word_weights[bags.words[entries]]
+    return entries, Document(bags.counts[entries], weights, labels.known[d], labels.log_odds[d], labels.fixed)
 
 
 class Belief(NamedTuple):
@@ -92,7 +110,7 @@ def settle(doc: Document, prior: Array, stopping: Stopping, gamma: Array, delta:
         gamma = prior + states(Delta)[:, :, None] * S[:, None, :]  # eq. 10
         expected = expected_log(gamma)
         evidence = np.sum(S * (expected[:, 1] - expected[:, 0]), axis=1)
-        Delta = updated_labels(doc.known, doc.log_odds + evidence)  # eq. 11
+        Delta = updated_labels(doc.known, doc.log_odds + (0.0 if doc.fixed else evidence))  # eq. 11
         moved = np.abs(gamma - before)[counted_blocks(doc.known)].sum()
         settled = bool(moved <= stopping.tolerance * max(doc.counts.sum(), 1.0))
     entropy = log_norm_z - np.sum(phi * topic_scores, axis=1) + log_norm_u - np.sum(delta * class_scores, axis=1)
@@ -181,3 +199,125 @@ def binary_entropy(probs: Array) -> Array:
     """Entropy of Bernoulli variables; 0 log 0 is 0."""
     inside = np.clip(probs, 1e-300, 1 - 1e-16)
     return -probs * np.log(inside) - (1 - probs) * np.log1p(-inside)
+
+
+def joint(bags: Bags, labels: Labels, topics: Topics, stopping: Stopping, pair_counts: Array) -> ShardResult:
+    """E-step with q(λ) q(θ | λ) q(u, z) for every document of a shard (maths, eqs. 26-31).
+
+    ``pair_counts`` is S of every document, (docs, classes, topics), where it starts from and where it ends; of length
+    0 when documents start afresh.
+    """
+    n_docs, n_classes = labels.known.shape
+    word_counts = np.zeros_like(topics.word_weights)
+    log_theta = np.zeros_like(topics.prior)
+    n_blocks = np.zeros((n_classes, 2))
+    label_probs = np.zeros((n_docs, n_classes))
+    topic_counts = np.zeros((n_docs, topics.prior.shape[2]))
+    bounds = np.zeros(n_docs)
+    n_passes = n_unsettled = 0
+    for d in range(n_docs):
+        entries, document = document_of(bags, labels, topics, d)
+        q = settle_joint(document, topics.prior, stopping, pair_counts[d] if len(pair_counts) else None)
+        weights = states(q.Delta)
+        np.add.at(word_counts, bags.words[entries], document.counts[:, None] * q.token_probs.sum(axis=1))
+        log_theta += weights[:, :, None] * expected_log(q.gamma)
+        n_blocks += weights
+        label_probs[d] = q.Delta
+        S = np.einsum("n,nit->it", document.counts, q.token_probs)
+        topic_counts[d] = S.sum(axis=0)
+        bounds[d] = joint_bound(document, topics.prior, q)
+        n_passes += q.n_passes
+        n_unsettled += not q.settled
+        if len(pair_counts):
+            pair_counts[d] = S
+    return ShardResult(word_counts, log_theta, n_blocks, label_probs, topic_counts, bounds, n_passes, n_unsettled)
+
+
+class JointBelief(NamedTuple):
+    """One document's q(λ) q(θ | λ) q(u, z)."""
+
+    gamma: Array  # γ, (classes, 2, topics): of θ_ij given that class i is in state j
+    Delta: Array  # Δ, (classes,)
+    token_probs: Array  # q(u = i, z = t), (words, classes, topics)
+    log_norms: Array  # what it was divided by, (words,)
+    n_passes: int
+    settled: bool
+
+
+def settle_joint(doc: Document, prior: Array, stopping: Stopping, S: Array | None) -> JointBelief:
+    """Coordinate ascent, (λ, θ) and (u, z) in turn, until the counts stop moving."""
+    Delta = updated_labels(doc.known, doc.log_odds)
+    if S is None:
+        mean = states(Delta)[:, :, None] * prior / prior.sum(axis=2, keepdims=True)
+        S = np.einsum("n,nit->it", doc.counts, token_probs_of(np.log(mean.sum(axis=1)), doc.weights)[0])
+    n_passes = 0
+    settled = False
+    used = S
+    while not settled and n_passes < stopping.max_passes:
+        n_passes += 1
+        ahead = stopping.ahead if n_passes > PLAIN_PASSES else 0.0
+        used = np.maximum(S + ahead * (S - used), 0.0)
+        gamma = prior + used[:, None, :]  # eq. 27
+        if not doc.fixed:
+            evidence = log_beta(gamma) - log_beta(prior)
+            Delta = updated_labels(doc.known, doc.log_odds + evidence[:, 1] - evidence[:, 0])  # eq. 28
+        token_probs, log_norms = token_probs_of(mixed_states(expected_log(gamma), Delta), doc.weights)
+        S = np.einsum("n,nit->it", doc.counts, token_probs)
+        settled = bool(np.abs(S - used).sum() <= stopping.tolerance * max(doc.counts.sum(), 1.0))
+    return JointBelief(gamma, Delta, token_probs, log_norms, n_passes, settled)
+
+
+def token_probs_of(A: Array, weights: Array) -> tuple[Array, Array]:
+    """q(u = i, z = t) ∝ exp(A_it) b_t of every word, and the logs of what it was divided by (maths, eq. 29)."""
+    raw = np.exp(A)[None] * weights[:, None, :]
+    norms = raw.sum(axis=(1, 2), keepdims=True)
+    return raw / norms, np.log(norms)[:, 0, 0]
+
+
+def joint_bound(doc: Document, prior: Array, q: JointBelief) -> float:
+    """The document's part of the lower bound (maths, eq. 31)."""
+    divergence = dirichlet_divergence(q.gamma, prior, expected_log(q.gamma))
+    return float(
+        doc.counts @ (q.log_norms - np.log(len(q.Delta)))
+        - np.sum(states(q.Delta) * divergence)
+        + q.Delta @ doc.log_odds
+        + np.sum(binary_entropy(q.Delta))
+    )
+
+
+def log_beta(rows: Array) -> Array:
+    """ln B, the multivariate beta function."""
+    result: Array = gammaln(rows).sum(axis=-1) - gammaln(rows.sum(axis=-1))
+    return result
+
+
+def explain_away(bags: Bags, log_odds: Array, tempers: Array, speech: Speech, stopping: Stopping) -> Explained:
+    """Labels of documents whose classes share the explanation of every word (maths, eqs. 33-35)."""
+    evidence = np.zeros_like(log_odds)
+    beliefs = np.zeros_like(log_odds)
+    n_unsettled = 0
+    for d in range(len(log_odds)):
+        entries = np.arange(bags.starts[d], bags.starts[d + 1])
+        entries = entries[speech.absent[bags.words[entries], 0] > 0]
+        words, counts = bags.words[entries], tempers[d] * bags.counts[entries]
+        present, absent = speech.present[words], speech.absent[words]
+        Delta = updated_labels(np.full(log_odds.shape[1], -1), log_odds[d])
+        moved, n_passes = np.inf, 0
+        while moved > stopping.tolerance and n_passes < stopping.max_passes:
+            n_passes += 1
+            before = Delta.copy()
+            for i in range(len(Delta)):  # one after the other: each class sees what those before it now explain
+                said = counts @ word_evidence(present, absent, Delta)[:, i]
+                Delta[i] = updated_labels(np.array([-1]), log_odds[d, [i]] + said)[0]
+            moved = np.abs(Delta - before).max()
+        n_unsettled += moved > stopping.tolerance
+        beliefs[d] = Delta
+        evidence[d] = counts @ word_evidence(present, absent, Delta)
+    return Explained(evidence, beliefs, n_unsettled)
+
+
+def word_evidence(present: Array, absent: Array, Delta: Array) -> Array:
+    """(words, classes): log-odds that a word gives each class, given what the other classes explain of it."""
+    own = Delta * present + (1 - Delta) * absent
+    rest = np.maximum(own.sum(axis=1, keepdims=True) - own, 0.0)
+    return np.log((rest + present) / (rest + absent))

@@ -1,7 +1,7 @@
 """exp, log, digamma and log-gamma as polynomials without branches, so that LLVM turns loops over them into SIMD code.
 
 Largest relative errors, measured against SciPy in tests/parity: exp and log 5e-16; digamma and log-gamma 1e-14 on
-[1e-6, 1e8], absolute where they are smaller than 1.
+[1e-6, 1e8], absolute where they are smaller than 1; exp(digamma) 1e-12 on [2e-3, 1e8].
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
-__all__ = ["digamma", "exp", "log", "log_gamma"]
+__all__ = ["digamma", "exp", "exp_digamma", "log", "log_gamma"]
 
-# `fastmath=False` is said out loud below: a function that does not set it inherits the flags of whichever caller is
-# compiled first, and reordered sums would ruin the bit arithmetic.
+# Multiply and add may be fused into one instruction, which halves the time; nothing may be reordered, which would ruin
+# the bit arithmetic. A function that does not say so inherits the flags of whichever caller is compiled first.
+_FUSED = {"contract"}
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
@@ -48,7 +49,7 @@ _ONE_LESS_SQRT_HALF = np.uint64(0x3FF0000000000000 - 0x3FE6A09E667F3BCD)
 _HALF_LOG_2PI = 0.9189385332046727
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=False, forceinline=True)
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
 def exp(x: float) -> float:
     """e^x: 2^k from the bits, e^r by its Taylor series, |r| ≤ ln 2 / 2; 0 below -708."""
     clipped = min(max(x, -708.0), 708.0)
@@ -71,7 +72,7 @@ def exp(x: float) -> float:
     return float(power * series) if x > -708.0 else 0.0
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=False, forceinline=True)
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
 def log(x: float) -> float:
     """ln x of a positive normal number: the exponent from the bits, the rest as 2 atanh((m - 1) / (m + 1))."""
     bits = _bits(x)
@@ -93,7 +94,7 @@ def log(x: float) -> float:
     return float(exponent * _LN2 + 2.0 * (s + s * z * series))
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=False, forceinline=True)
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
 def digamma(x: float) -> float:
     """ψ(x) for x > 0: the asymptotic series at x + 6, less the six steps of the recurrence as one fraction."""
     y = x + 6.0
@@ -112,7 +113,30 @@ def digamma(x: float) -> float:
     return log(y) - 0.5 / y + series * w - slope / product
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=False, forceinline=True)
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
+def exp_digamma(x: float) -> float:
+    """e^ψ(x) for x > 0 without a logarithm: nearly x - ½ for large x, so its series is taken at z = x + 5½.
+
+    One division serves both 1 / z and the six steps of the recurrence; 0 below x = 1/708.
+    """
+    z = x + 5.5
+    product = (((((x + 15.0) * x + 85.0) * x + 225.0) * x + 274.0) * x + 120.0) * x
+    slope = ((((6.0 * x + 75.0) * x + 340.0) * x + 675.0) * x + 548.0) * x + 120.0
+    inverse = 1.0 / (z * product)
+    w = inverse * product
+    w = w * w
+    series = 47655701498228027.0 / 578473294823424000.0
+    series = series * w - 499769010050743.0 / 24103053950976000.0
+    series = series * w + 2709398569.0 / 367873228800.0
+    series = series * w - 5509121.0 / 1393459200.0
+    series = series * w + 10313.0 / 2903040.0
+    series = series * w - 37.0 / 5760.0
+    series = series * w + 1.0 / 24.0
+    series = series * w + 1.0
+    return float(z * series * exp(-slope * inverse * z))
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
 def log_gamma(x: float) -> float:
     """ln Γ(x) for x > 0: Stirling's series at x + 6, less the logarithm of the six factors between."""
     y = x + 6.0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LARGEST", "SMALLEST", "Fitted", "fit_dirichlet", "fit_symmetric_dirichlet"]
 
-SMALLEST, LARGEST = 1e-3, 10.0
+SMALLEST, LARGEST = 5e-3, 100.0
 _MAX_STEPS = 100
 _ENOUGH = 1e-12  # nats a document still to be gained
 _SUFFICIENT = 1e-4  # share of the promised gain that a step must keep

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["START_TOPIC_PRIOR", "START_WORD_PRIOR", "first_params"]
+__all__ = ["START_TOPIC_PRIOR", "START_WORD_PRIOR", "default_n_topics", "first_params"]
 
 START_TOPIC_PRIOR = 0.15
 START_WORD_PRIOR = 0.1
@@ -24,6 +24,11 @@ _OVERALL = 0.1  # share of the corpus mean in every topic, so that none starts w
 _NOISE = 0.1  # no two topics start equal, even if two classes or documents are
 _RIDGE = 1e-3  # of the mean diagonal: classes that always come together share what they say
 _LEAST_MASS = 1e-9  # of all tokens; a block that says less has nothing of its own to say
+
+
+def default_n_topics(counts: Counts, n_classes: int) -> int:
+    """Number of topics when nobody says."""
+    return 2 * n_classes + 60
 
 
 def first_params(

@@ -1,0 +1,111 @@
+"""How the cost of an EM iteration grows with documents, classes and topics.
+
+Simulated documents of 60 distinct words, clean labels. Targets: linear in documents, no worse than linear in classes
+and topics. About three minutes.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import sparse
+
+from palda.engine.threads import Threads
+from palda.fit import Settings, cut_shards, em
+from palda.kernels import Stopping
+from palda.model.start import first_params
+from palda.priors import base_rate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from palda.data.types import Counts
+
+SIZES, CLASSES, TOPICS = (1_000, 10_000, 100_000), (5, 10, 20, 40), (10, 20, 40, 80, 160)
+USUAL_SIZE, USUAL_CLASSES, USUAL_TOPICS = 10_000, 10, 40
+N_DISTINCT, N_CHOICES = 60, 50
+N_ROUNDS = 4
+
+
+def sixty_words(n_docs: int, n_classes: int, seed: int = 0) -> tuple[Counts, NDArray[np.int8]]:
+    """Counts (32-bit) and labels: each document has 60 of 3,000 words, one out of each group of 50.
+
+    Every word of a document is chosen by a class that is present, and every class has its favourites in every group.
+    """
+    rng = np.random.default_rng(seed)
+    labels = (rng.random((n_docs, n_classes)) < 1.5 / n_classes).astype(np.int8)
+    labels[np.arange(n_docs), rng.integers(n_classes, size=n_docs)] = 1  # nobody has no class
+    favourites = rng.integers(N_CHOICES, size=(n_classes, N_DISTINCT), dtype=np.int32)
+    words = np.empty((n_docs, N_DISTINCT), dtype=np.int32)
+    for group in range(N_DISTINCT):  # a column at a time: what is needed besides the result stays small
+        speaker = np.argmax(labels * rng.random((n_docs, n_classes), dtype=np.float32), axis=1)
+        off = rng.geometric(0.2, n_docs) - 1
+        words[:, group] = group * N_CHOICES + (favourites[speaker, group] + off) % N_CHOICES
+    counts = rng.geometric(0.7, n_docs * N_DISTINCT).astype(np.int32)
+    starts = np.arange(0, n_docs * N_DISTINCT + 1, N_DISTINCT, dtype=np.int32)
+    return sparse.csr_array((counts, words.ravel(), starts), shape=(n_docs, N_DISTINCT * N_CHOICES)), labels
+
+
+def cost(n_docs: int, n_classes: int, n_topics: int) -> tuple[float, float]:
+    """Microseconds for a document and iteration, in the fastest of some, and passes over a document there."""
+    counts, labels = sixty_words(n_docs, n_classes)
+    guess = labels.astype(np.float64)
+    prior = base_rate.update(guess.sum(axis=0), n_docs)
+    start = first_params(counts, prior, n_topics, np.random.default_rng(0), smoothing=True, guess=guess)
+    settings = Settings(
+        inference="joint", max_iter=N_ROUNDS + 1, tol=0.0, stopping=Stopping(30, 1e-3), engine=Threads(2)
+    )
+    times, passes = [], []
+    for _, info in em(cut_shards(counts, labels), start, settings):
+        times.append(time.perf_counter())
+        passes.append(info.n_passes / n_docs)
+    rounds = np.diff(times)
+    fastest = int(rounds.argmin())
+    return 1e6 * float(rounds[fastest]) / n_docs, passes[fastest + 1]
+
+
+def exponent(sizes: Sequence[int], costs: ArrayLike) -> float:
+    """Slope of log cost over log size."""
+    return float(np.polyfit(np.log(sizes), np.log(costs), 1)[0])
+
+
+def main() -> None:
+    cost(200, 5, 10)  # compiles, or loads what was compiled
+    print("microseconds a document and iteration, 2 threads (passes over a document)")
+    in_documents()
+    in_classes_and_topics()
+
+
+def in_documents() -> None:
+    totals = []
+    for n_docs in SIZES:
+        each, passes = cost(n_docs, USUAL_CLASSES, USUAL_TOPICS)
+        totals.append(each * n_docs)
+        print(f"  {n_docs:>7,} documents, C={USUAL_CLASSES}, T={USUAL_TOPICS}: {each:8.1f} ({passes:.1f})", flush=True)
+    print(f"  an iteration costs documents to the power {exponent(SIZES, totals):.2f} (target 1)")
+
+
+def in_classes_and_topics() -> None:
+    """A table, and powers both of an iteration and of a pass: how soon documents settle is not the kernel's doing."""
+    print(
+        f"{USUAL_SIZE:,} documents" + "".join(f"{f'T={n_topics}':>16}" for n_topics in TOPICS) + "   power of T, a pass"
+    )
+    costs = np.zeros((len(CLASSES), len(TOPICS)))
+    passes = np.zeros_like(costs)
+    for row, n_classes in enumerate(CLASSES):
+        for column, n_topics in enumerate(TOPICS):
+            costs[row, column], passes[row, column] = cost(USUAL_SIZE, n_classes, n_topics)
+        cells = "".join(f"{each:9.1f} {f'({n:.1f})':>6}" for each, n in zip(costs[row], passes[row], strict=True))
+        powers = exponent(TOPICS, costs[row]), exponent(TOPICS, costs[row] / passes[row])
+        print(f"  C={n_classes:<12}{cells}{powers[0]:12.2f}{powers[1]:8.2f}", flush=True)
+    for title, table in (("power of C", costs), ("a pass", costs / passes)):
+        print(f"  {title:14}" + "".join(f"{exponent(CLASSES, column):16.2f}" for column in table.T))
+    print("  (targets: at most 1)")
+
+
+if __name__ == "__main__":
+    main()

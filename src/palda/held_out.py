@@ -1,0 +1,82 @@
+"""Models that have not seen some of the documents, and what is chosen on those."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from palda.fit import cut_shards, explain_shards
+from palda.model.predict import Temper, choose_temper
+from palda.priors import base_rate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from palda.annotators.base import VoteEvidence
+    from palda.data.types import Counts
+    from palda.fit import Settings, Shard
+    from palda.model.state import Params
+
+    Array = NDArray[np.float64]
+    Rows = NDArray[np.int64]
+
+__all__ = ["FoldModel", "fit_folds", "held_out_evidence", "label_likelihoods", "temper_of"]
+
+_MOST_DOCS = 2000  # of a fold that the temper is chosen on: it has two numbers to learn
+
+
+class FoldModel(NamedTuple):
+    """Parameters, and the documents that had no part in them."""
+
+    rows: Rows
+    params: Params
+
+
+def fit_folds(folds: Rows, fit_rows: Callable[[Rows], Params], which: Sequence[int]) -> list[FoldModel]:
+    """A model for each fold in ``which``, fitted to the documents outside it."""
+    return [FoldModel(np.flatnonzero(folds == fold), fit_rows(np.flatnonzero(folds != fold))) for fold in which]
+
+
+def held_out_evidence(models: Sequence[FoldModel], counts: Counts, temper: Temper, settings: Settings) -> list[Array]:
+    """What the words of each fold's documents say, in the eyes of the model that has not seen them."""
+    return [
+        explain_shards(_wordy_shards(counts, model.rows, model.params), model.params, temper, settings).evidence
+        for model in models
+    ]
+
+
+def _wordy_shards(counts: Counts, rows: Rows, params: Params) -> list[Shard]:
+    unknown = np.full((len(rows), len(params.class_prior)), -1, dtype=np.int8)
+    return cut_shards(counts[rows], unknown)
+
+
+def label_likelihoods(known: NDArray[np.int8], votes: VoteEvidence | None) -> tuple[Array, Array]:
+    """Log-likelihood of what is known of each label if it is present, and if it is absent."""
+    present = np.zeros(known.shape) if votes is None else votes.present
+    absent = np.zeros(known.shape) if votes is None else votes.absent
+    return np.where(known == 0, -np.inf, present), np.where(known == 1, -np.inf, absent)
+
+
+def temper_of(
+    models: Sequence[FoldModel],
+    counts: Counts,
+    likelihoods: Callable[[FoldModel], tuple[Array, Array]],
+    settings: Settings,
+) -> Temper:
+    """Temper chosen on documents that the models have not seen (maths, eq. 34)."""
+    lengths = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
+    typical = float(np.median(lengths[lengths > 0])) if (lengths > 0).any() else 1.0
+    some = [FoldModel(model.rows[:: 1 + len(model.rows) // _MOST_DOCS], model.params) for model in models]
+    shards = [_wordy_shards(counts, model.rows, model.params) for model in some]
+    prior = np.concatenate([np.tile(base_rate.log_odds(m.params.class_prior), (len(m.rows), 1)) for m in some])
+    known = [likelihoods(model) for model in some]
+
+    def evidence_at(temper: Temper) -> Array:
+        parts = zip(some, shards, strict=True)
+        return np.concatenate([explain_shards(own, m.params, temper, settings).evidence for m, own in parts])
+
+    present, absent = (np.concatenate(sides) for sides in zip(*known, strict=True))
+    return choose_temper(evidence_at, prior, present, absent, typical)

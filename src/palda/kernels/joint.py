@@ -1,0 +1,280 @@
+"""The joint E-step compiled: as in reference.py, but no array holds a word's probabilities of (class, topic).
+
+For a word, q(u = i, z = t) is proportional to exp(A_it) b_t. Only its norm is needed: what words say for a topic is
+added up before classes come in (maths, eq. 29), so that a pass over U distinct words costs C·T + U·T, not U·C·T.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from palda.kernels.arrays import PLAIN_PASSES, Bags, Labels, ShardResult, Stopping, Topics
+from palda.kernels.loops import FAST, dots, entries_with_mass, label_bound, label_prob, log_norms, weighted_sum
+from palda.kernels.special import digamma, exp, exp_digamma, log_gamma
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = ["joint"]
+
+
+class _Scratch(NamedTuple):
+    """One document's working arrays, reused from document to document."""
+
+    pair_counts: Array  # S that makes γ, (C, T)
+    next_counts: Array  # S that q(u, z) makes, (C, T)
+    theta: Array  # exp A, (C, T)
+    psi: Array  # ψ(γ) of the two states of a class, (2, T)
+    topic_sums: Array  # Σ_i exp A_it, (T,)
+    responses: Array  # R, (T,)
+    rows: Array  # b of each word, (most words, T)
+    counts: Array  # (most words,)
+    norms: Array  # Σ_it exp(A_it) b_t of each word, (most words,)
+    shares: Array  # count / norm, (most words,)
+    probs: Array  # Δ, (C,)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+def joint(bags: Bags, labels: Labels, topics: Topics, stopping: Stopping, pair_counts: Array) -> ShardResult:
+    """E-step with q(λ) q(θ | λ) q(u, z) for every document of a shard (maths, eqs. 26-31)."""
+    n_docs, n_classes = labels.known.shape
+    n_topics = topics.prior.shape[2]
+    result = ShardResult(
+        np.zeros_like(topics.word_weights),
+        np.zeros_like(topics.prior),
+        np.zeros((n_classes, 2)),
+        np.zeros((n_docs, n_classes)),
+        np.zeros((n_docs, n_topics)),
+        np.zeros(n_docs),
+        0,
+        0,
+    )
+    most_words = 0
+    for d in range(n_docs):
+        most_words = max(most_words, bags.starts[d + 1] - bags.starts[d])
+    scratch = _new_scratch(most_words, n_classes, n_topics)
+    entries = np.zeros(most_words, dtype=np.int64)
+    prior_norms = log_norms(topics.prior)
+    n_passes = 0
+    n_unsettled = 0
+    for d in range(n_docs):
+        known, log_odds = labels.known[d], labels.log_odds[d]
+        n_words = entries_with_mass(bags, topics.word_weights, d, entries)
+        total = _gather(bags, entries, n_words, topics.word_weights, scratch)
+        for i in range(n_classes):
+            scratch.probs[i] = label_prob(known[i], log_odds[i])
+        if len(pair_counts) > 0:
+            scratch.next_counts[:] = pair_counts[d]
+        else:
+            _start(topics.prior, n_words, scratch)
+        passes = 0
+        settled = False
+        while not settled and passes < stopping.max_passes:
+            passes += 1
+            _step(stopping.ahead if passes > PLAIN_PASSES else 0.0, scratch)
+            _believe(known, log_odds, labels.fixed, topics.prior, prior_norms, scratch)
+            settled = _token_pass(n_words, scratch) <= stopping.tolerance * max(total, 1.0)
+        n_passes += passes
+        n_unsettled += not settled
+        result.bounds[d] = (
+            _token_bound(n_words, scratch)
+            - total * np.log(n_classes)
+            - _add_blocks(topics.prior, prior_norms, scratch, result.log_theta, result.n_blocks)
+            + label_bound(log_odds, scratch.probs)
+        )
+        result.label_probs[d] = scratch.probs
+        _add_words(bags, entries, n_words, scratch, result.word_counts)
+        for i in range(n_classes):
+            for t in range(n_topics):
+                result.topic_counts[d, t] += scratch.next_counts[i, t]
+        if len(pair_counts) > 0:
+            pair_counts[d] = scratch.next_counts
+    return ShardResult(
+        result.word_counts,
+        result.log_theta,
+        result.n_blocks,
+        result.label_probs,
+        result.topic_counts,
+        result.bounds,
+        n_passes,
+        n_unsettled,
+    )
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _new_scratch(most_words: int, n_classes: int, n_topics: int) -> _Scratch:
+    return _Scratch(
+        np.zeros((n_classes, n_topics)),
+        np.zeros((n_classes, n_topics)),
+        np.zeros((n_classes, n_topics)),
+        np.zeros((2, n_topics)),
+        np.zeros(n_topics),
+        np.zeros(n_topics),
+        np.zeros((most_words, n_topics)),
+        np.zeros(most_words),
+        np.zeros(most_words),
+        np.zeros(most_words),
+        np.zeros(n_classes),
+    )
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+def _gather(bags: Bags, entries: NDArray[np.int64], n_words: int, word_weights: Array, scratch: _Scratch) -> float:
+    """Put the document's words side by side; returns how many tokens there are."""
+    total = 0.0
+    for n in range(n_words):
+        scratch.counts[n] = bags.counts[entries[n]]
+        scratch.rows[n] = word_weights[bags.words[entries[n]]]
+        total += scratch.counts[n]
+    return total
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+def _start(prior: Array, n_words: int, scratch: _Scratch) -> None:
+    """S before the first pass, as θ at its prior mean has it."""
+    n_classes, _, n_topics = prior.shape
+    scratch.topic_sums[:] = 0.0
+    for i in range(n_classes):
+        present = scratch.probs[i] / prior[i, 1].sum()
+        absent = (1.0 - scratch.probs[i]) / prior[i, 0].sum()
+        for t in range(n_topics):
+            mean = present * prior[i, 1, t] + absent * prior[i, 0, t]
+            scratch.theta[i, t] = mean
+            scratch.topic_sums[t] += mean
+    _token_pass(n_words, scratch)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+def _step(ahead: float, scratch: _Scratch) -> None:
+    """Take the new S for the one that makes γ, or a point a little further the same way."""
+    n_classes, n_topics = scratch.theta.shape
+    for i in range(n_classes):
+        for t in range(n_topics):
+            count = scratch.next_counts[i, t]
+            scratch.pair_counts[i, t] = max(count + ahead * (count - scratch.pair_counts[i, t]), 0.0)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+def _believe(
+    known: NDArray[np.int8], log_odds: Array, fixed: bool, prior: Array, prior_norms: Array, scratch: _Scratch
+) -> None:
+    """q(λ) q(θ | λ) from S (maths, eqs. 27 and 28), and exp A."""
+    n_classes, _, n_topics = prior.shape
+    scratch.topic_sums[:] = 0.0
+    for i in range(n_classes):
+        counts, theta = scratch.pair_counts[i], scratch.theta[i]
+        if known[i] >= 0:
+            alpha = prior[i, known[i]]
+            total = 0.0
+            for t in range(n_topics):
+                gamma = alpha[t] + counts[t]
+                total += gamma
+                theta[t] = exp_digamma(gamma)
+            scale = 1.0 / exp_digamma(total)
+            for t in range(n_topics):
+                theta[t] *= scale
+                scratch.topic_sums[t] += theta[t]
+        else:
+            if not fixed:
+                evidence = _log_likelihood(prior[i, 1], counts, prior_norms[i, 1])
+                evidence -= _log_likelihood(prior[i, 0], counts, prior_norms[i, 0])
+                scratch.probs[i] = label_prob(-1, log_odds[i] + evidence)
+            _mix(prior[i], counts, scratch.probs[i], scratch.psi, theta)
+            for t in range(n_topics):
+                scratch.topic_sums[t] += theta[t]
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+def _log_likelihood(alpha: Array, counts: Array, prior_norm: float) -> float:
+    """ln B(α + S) - ln B(α): log-probability of the counts under a Dirichlet-multinomial."""
+    total = 0.0
+    parts = 0.0
+    for t in range(len(alpha)):
+        gamma = alpha[t] + counts[t]
+        total += gamma
+        parts += log_gamma(gamma)
+    return parts - log_gamma(total) + prior_norm
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+def _mix(prior: Array, counts: Array, present: float, psi: Array, theta: Array) -> None:
+    """Fill exp A of a class whose label is not known."""
+    n_topics = len(counts)
+    shift = 0.0
+    for j in range(2):
+        weight = present if j == 1 else 1.0 - present
+        total = 0.0
+        for t in range(n_topics):
+            gamma = prior[j, t] + counts[t]
+            total += gamma
+            psi[j, t] = weight * digamma(gamma)
+        shift += weight * digamma(total)
+    for t in range(n_topics):
+        theta[t] = exp(psi[0, t] + psi[1, t] - shift)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+def _token_pass(n_words: int, scratch: _Scratch) -> float:
+    """q(u, z) of every word, as its norm alone, and the S it makes (maths, eq. 29); returns how far S moved."""
+    n_classes, n_topics = scratch.theta.shape
+    dots(scratch.rows[:n_words], scratch.topic_sums, scratch.norms)
+    for n in range(n_words):
+        scratch.shares[n] = scratch.counts[n] / scratch.norms[n]
+    weighted_sum(scratch.shares, scratch.rows, n_words, scratch.responses)
+    moved = 0.0
+    for i in range(n_classes):
+        for t in range(n_topics):
+            count = scratch.theta[i, t] * scratch.responses[t]
+            moved += abs(count - scratch.pair_counts[i, t])
+            scratch.next_counts[i, t] = count
+    return moved
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _token_bound(n_words: int, scratch: _Scratch) -> float:
+    bound = 0.0
+    for n in range(n_words):
+        bound += scratch.counts[n] * np.log(scratch.norms[n])
+    return bound
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+def _add_blocks(prior: Array, prior_norms: Array, scratch: _Scratch, log_theta: Array, n_blocks: Array) -> float:
+    """Count every block by the probability of its state; returns Σ Δ_ij KL(Dir(γ_ij) ‖ Dir(α_ij))."""
+    n_classes, _, n_topics = prior.shape
+    divergence = 0.0
+    for i in range(n_classes):
+        counts = scratch.pair_counts[i]
+        for j in range(2):
+            weight = scratch.probs[i] if j == 1 else 1.0 - scratch.probs[i]
+            if weight == 0.0:
+                continue
+            psi = scratch.psi[j]
+            total = 0.0
+            for t in range(n_topics):
+                gamma = prior[i, j, t] + counts[t]
+                total += gamma
+                psi[t] = digamma(gamma)
+            at_total = digamma(total)
+            dot = 0.0
+            for t in range(n_topics):
+                expected = psi[t] - at_total
+                dot += counts[t] * expected
+                log_theta[i, j, t] += weight * expected
+            n_blocks[i, j] += weight
+            divergence += weight * (dot - _log_likelihood(prior[i, j], counts, prior_norms[i, j]))
+    return divergence
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+def _add_words(bags: Bags, entries: NDArray[np.int64], n_words: int, scratch: _Scratch, word_counts: Array) -> None:
+    for n in range(n_words):
+        share = scratch.shares[n]
+        row = word_counts[bags.words[entries[n]]]
+        for t in range(len(row)):
+            row[t] += share * scratch.topic_sums[t] * scratch.rows[n, t]

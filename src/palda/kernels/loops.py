@@ -1,0 +1,110 @@
+"""Small loops that the compiled kernels share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numba import njit
+
+from palda.kernels.arrays import LEAST_WEIGHT, Bags
+from palda.kernels.special import exp, log_gamma
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = ["FAST", "dots", "entries_with_mass", "label_bound", "label_prob", "log_norm", "log_norms", "weighted_sum"]
+
+# Sums may be reordered so that loops become SIMD code; infinities and NaN keep their meaning.
+FAST = {"reassoc", "contract", "nsz", "arcp"}
+MOST_NATS = 500.0  # beyond this a probability is 0 or 1 to the last bit
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+def log_norms(prior: Array) -> Array:
+    """ln Γ(Σ α) - Σ ln Γ(α) of every block."""
+    norms = np.zeros(prior.shape[:2])
+    for i in range(prior.shape[0]):
+        for j in range(2):
+            norms[i, j] = log_norm(prior[i, j])
+    return norms
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+def log_norm(row: Array) -> float:
+    total = 0.0
+    parts = 0.0
+    for t in range(len(row)):
+        total += row[t]
+        parts += log_gamma(row[t])
+    return log_gamma(total) - parts
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def entries_with_mass(bags: Bags, word_weights: Array, d: int, entries: NDArray[np.int64]) -> int:
+    """Entries of a document whose word some topic writes; the others say nothing."""
+    found = 0
+    for entry in range(bags.starts[d], bags.starts[d + 1]):
+        row = word_weights[bags.words[entry]]
+        for t in range(len(row)):
+            if row[t] > LEAST_WEIGHT:
+                entries[found] = entry
+                found += 1
+                break
+    return found
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def label_prob(known: int, log_odds: float) -> float:
+    if known >= 0:
+        return float(known)
+    return 1.0 / (1.0 + exp(-min(max(log_odds, -MOST_NATS), MOST_NATS)))
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST, forceinline=True)
+def weighted_sum(weights: Array, rows: Array, n_rows: int, out: Array) -> None:
+    """Fill out_t = Σ_n weights_n rows_nt; four rows at a time, so that ``out`` is not written once a row."""
+    n_columns = len(out)
+    out[:] = 0.0
+    whole = n_rows - n_rows % 4
+    for n in range(0, whole, 4):
+        w0, w1, w2, w3 = weights[n], weights[n + 1], weights[n + 2], weights[n + 3]
+        for t in range(n_columns):
+            out[t] += (w0 * rows[n, t] + w1 * rows[n + 1, t]) + (w2 * rows[n + 2, t] + w3 * rows[n + 3, t])
+    for n in range(whole, n_rows):
+        for t in range(n_columns):
+            out[t] += weights[n] * rows[n, t]
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST, forceinline=True)
+def dots(rows: Array, vector: Array, out: Array) -> None:
+    """Fill out_i = Σ_t rows_it vector_t; four rows at a time, so that ``vector`` is not read once a row."""
+    n_rows, n_columns = rows.shape
+    whole = n_rows - n_rows % 4
+    for i in range(0, whole, 4):
+        s0 = s1 = s2 = s3 = 0.0
+        for t in range(n_columns):
+            s0 += rows[i, t] * vector[t]
+            s1 += rows[i + 1, t] * vector[t]
+            s2 += rows[i + 2, t] * vector[t]
+            s3 += rows[i + 3, t] * vector[t]
+        out[i], out[i + 1], out[i + 2], out[i + 3] = s0, s1, s2, s3
+    for i in range(whole, n_rows):
+        score = 0.0
+        for t in range(n_columns):
+            score += rows[i, t] * vector[t]
+        out[i] = score
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def label_bound(log_odds: Array, probs: Array) -> float:
+    """Σ_i Δ_i log-odds_i + H(Δ_i)."""
+    bound = 0.0
+    for i in range(len(probs)):
+        present = probs[i]
+        bound += present * log_odds[i]
+        if 0.0 < present < 1.0:
+            bound -= present * np.log(present) + (1.0 - present) * np.log1p(-present)
+    return bound

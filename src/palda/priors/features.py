@@ -1,0 +1,180 @@
+"""What the head reads of a document: tf-idf of its words, and a few dense columns on a common scale.
+
+Words are weighed by (1 + log count) · idf, with rows of length 1. On the training part of Reuters that gave the
+likeliest out-of-fold predictions: -.0425 nats a label; -.0449 without the logarithm, -.0440 without idf, -.0486 without
+equal lengths. On enron only the lengths mattered (-.1316 against -.1356), on scene and yeast nothing did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from scipy import sparse
+
+from palda.errors import DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array: TypeAlias = NDArray[np.float64]
+    Indices: TypeAlias = NDArray[np.int64]
+    Matrix: TypeAlias = sparse.csr_array[Any, tuple[int, int]]
+
+__all__ = [
+    "Block",
+    "Features",
+    "Scale",
+    "compact",
+    "cut_blocks",
+    "inverse_document_frequencies",
+    "learn_features",
+    "learn_scale",
+    "tf_idf",
+]
+
+_DOCS_PER_BLOCK = 4096
+
+
+def inverse_document_frequencies(counts: Matrix) -> Array:
+    """Smooth idf of each word, 1 + log((1 + D) / (1 + documents that have it)): no word weighs nothing."""
+    present = np.bincount(counts.indices[counts.data > 0], minlength=counts.shape[1])
+    idf: Array = 1.0 + np.log((1.0 + counts.shape[0]) / (1.0 + present))
+    return idf
+
+
+def tf_idf(counts: Matrix, idf: Array) -> Matrix:
+    """Rows of (1 + log count) · idf, each of length 1; an empty document stays empty.
+
+    The tenth occurrence of a word says less than the first, hence the logarithm; counts below 1, as weights may be,
+    are taken as they are.
+    """
+    if counts.shape[1] != len(idf):
+        raise DataError(f"documents have {counts.shape[1]} words, but the label prior was trained on {len(idf)}")
+    matrix = compact(sparse.csr_array(counts).astype(np.float64))
+    matrix.data[:] = np.where(matrix.data > 1.0, 1.0 + np.log(np.maximum(matrix.data, 1.0)), matrix.data)
+    matrix.data *= idf[matrix.indices]
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    lengths = np.sqrt(np.bincount(rows, weights=np.square(matrix.data), minlength=matrix.shape[0]))
+    matrix.data /= np.where(lengths > 0, lengths, 1.0)[rows]
+    return matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """Mean and spread of dense columns in the training documents."""
+
+    mean: Array
+    spread: Array
+
+    def apply(self, dense: Array) -> Array:
+        """Columns with mean 0 and spread 1; beyond ``_FARTHEST`` spreads from the mean, what is far is just far."""
+        if dense.ndim != 2 or dense.shape[1] != len(self.mean):
+            raise DataError(f"dense features have shape {dense.shape}; {len(self.mean)} columns are needed")
+        return np.clip((dense - self.mean) / self.spread, -_FARTHEST, _FARTHEST)
+
+
+_FARTHEST = 5.0  # log-odds of topic models have long tails, and a linear score would follow them anywhere
+
+
+def learn_scale(dense: Array) -> Scale:
+    """Scale on which the given columns have mean 0 and spread 1; a constant column becomes 0."""
+    if not np.isfinite(dense).all():
+        raise DataError("dense features hold NaN or infinity; the label prior needs finite numbers")
+    spread = dense.std(axis=0)
+    return Scale(dense.mean(axis=0), np.where(spread > 0, spread, 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Features of the training documents, and what those of new documents are made with."""
+
+    words: Matrix | None
+    idf: Array | None
+    dense: Array | None
+    scale: Scale | None
+
+
+def learn_features(counts: Any = None, dense: Any = None) -> Features:
+    """Features from counts of words, dense columns, or both."""
+    if counts is None and dense is None:
+        raise DataError("a label prior needs something to learn from: counts of words, dense features, or both")
+    words = idf = columns = scale = None
+    if counts is not None:
+        matrix: Matrix = sparse.csr_array(counts)
+        idf = inverse_document_frequencies(matrix)
+        words = tf_idf(matrix, idf)
+    if dense is not None:
+        columns = np.asarray(dense, dtype=np.float64)
+        scale = learn_scale(columns)
+        columns = scale.apply(columns)
+    return Features(words, idf, columns, scale)
+
+
+def compact(matrix: Matrix) -> Matrix:
+    """The same matrix with 32-bit indices where they suffice: products read half as much memory."""
+    if max(matrix.nnz, *matrix.shape) > np.iinfo(np.int32).max:
+        return matrix
+    indices, row_ends = matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
+    return sparse.csr_array((matrix.data, indices, row_ends), shape=matrix.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some documents of one fold: their features, soft targets, and weights (0 = unknown; None = all are known)."""
+
+    fold: int
+    words: Matrix | None
+    dense: Array | None
+    targets: Array
+    weights: Array | None
+
+    def scores(self, coef: Array) -> Array:
+        """Linear scores under each column of coefficients; their last row is the intercept."""
+        scores = np.tile(coef[-1], (len(self.targets), 1))
+        n_words = 0
+        if self.words is not None:
+            n_words = self.words.shape[1]
+            scores += self.words @ coef[:n_words]
+        if self.dense is not None:
+            scores += self.dense @ coef[n_words:-1]
+        return scores
+
+    def pull_back(self, residuals: Array, power: int = 1) -> Array:
+        """Sum over documents of residual times feature (to a power); the intercept's feature is 1."""
+        parts = [np.sum(residuals, axis=0, keepdims=True)]
+        if self.dense is not None:
+            parts.insert(0, (self.dense**power).T @ residuals)
+        if self.words is not None:
+            parts.insert(0, (self.words if power == 1 else self.words**power).T @ residuals)
+        return np.concatenate(parts)
+
+
+def cut_blocks(
+    words: Matrix | None,
+    dense: Array | None,
+    targets: Array,
+    weights: Array | None,
+    folds: Indices,
+    n_blocks: int | None = None,
+) -> tuple[list[Block], Indices]:
+    """Blocks of one fold each, and the order in which they hold the documents; the data alone decides the cuts."""
+    order = np.argsort(folds, kind="stable")
+    sizes = np.bincount(folds)
+    if n_blocks is None:
+        n_blocks = -(-len(folds) // _DOCS_PER_BLOCK)
+    cuts = np.unique(np.concatenate([np.cumsum(sizes), np.arange(1, n_blocks) * len(folds) // n_blocks]))
+    pieces = np.split(order, cuts[:-1])
+    blocks = [
+        Block(
+            int(folds[rows[0]]),
+            None if words is None else words[rows],
+            None if dense is None else dense[rows],
+            targets[rows],
+            None if weights is None else weights[rows],
+        )
+        for rows in pieces
+        if len(rows)
+    ]
+    return blocks, order

@@ -1,0 +1,76 @@
+"""Folds: which documents a model may not see when it is asked about them; and what it is taught."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from palda.errors import DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+    Indices = NDArray[np.int64]
+
+__all__ = ["NO_FOLD", "Problems", "assign_folds", "checked_targets"]
+
+NO_FOLD = -1
+"""The fold that a problem on all documents leaves out."""
+
+
+class Problems(NamedTuple):
+    """Class and left-out fold of each column of coefficients."""
+
+    classes: Indices
+    left_out: Indices
+
+    def take(self, columns: Indices) -> Problems:
+        """Some of the problems."""
+        return Problems(self.classes[columns], self.left_out[columns])
+
+
+def assign_folds(targets: Array, n_folds: int, seed: int) -> Indices:
+    """Fold of each document, the same for the same targets and seed; each class is spread evenly over the folds.
+
+    Documents are dealt out like cards. Those with the rarest class come first, so that its few documents land in
+    different folds; among equals chance decides.
+    """
+    n_docs = len(targets)
+    if not 2 <= n_folds <= n_docs:
+        raise DataError(f"{n_docs} documents cannot be parted into {n_folds} folds; at least 2 of each are needed")
+    labels = targets >= 0.5
+    rarest_first = np.argsort(labels.sum(axis=0), kind="stable")
+    has_any = labels.any(axis=1)
+    rank = np.where(has_any, np.argmax(labels[:, rarest_first], axis=1), labels.shape[1])
+    shuffled = np.random.default_rng(seed).permutation(n_docs)
+    order = shuffled[np.argsort(rank[shuffled], kind="stable")]
+    folds = np.empty(n_docs, dtype=np.int64)
+    folds[order] = np.arange(n_docs) % n_folds
+    return folds
+
+
+def checked_targets(targets: Any, weights: Any) -> tuple[Array, Array | None]:
+    """Soft targets (documents, classes) and their weights as float64; a target of weight 0 may be anything."""
+    table = np.asarray(targets, dtype=np.float64)
+    if table.ndim != 2:
+        raise DataError(f"targets have shape {table.shape}, not (documents, classes)")
+    if weights is None:
+        unsound = ~((table >= 0.0) & (table <= 1.0))
+        known = None
+    else:
+        known = np.asarray(weights, dtype=np.float64)
+        if known.shape != table.shape:
+            raise DataError(f"weights have shape {known.shape}, targets {table.shape}; they must be equal")
+        if not (np.isfinite(known) & (known >= 0.0)).all():
+            raise DataError("weights must be finite and not negative; 0 leaves a label out")
+        unsound = ~((table >= 0.0) & (table <= 1.0)) & (known > 0.0)
+        table = np.where(known > 0.0, table, 0.0)
+    if unsound.any():
+        row, column = (int(place) for place in np.argwhere(unsound)[0])
+        raise DataError(
+            f"target {targets[row][column]} of document {row}, class {column} is not between 0 and 1; "
+            "give an unknown label the weight 0"
+        )
+    return table, known

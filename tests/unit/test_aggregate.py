@@ -1,0 +1,166 @@
+"""Aggregation of votes without texts: what it accepts, what it gives, what it says when something is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from palda import metrics
+from palda.aggregation import ANNOTATOR_MODELS, aggregate
+from palda.data import catalog, simulate
+from palda.data.types import Votes
+from palda.errors import PaldaError
+
+RNG = np.random.default_rng(0)
+SETS = np.array([[1, 1, 0, 0], [0, 0, 1, 1], [0, 1, 0, 0]])
+TRUTH = SETS[RNG.integers(0, 3, 300)] ^ (RNG.random((300, 4)) < 0.05)
+VOTES, PEOPLE = simulate.crowd(TRUTH, [0.95, 0.9, 0.8, 0.7, 0.6, 0.1], seed=1, votes_per_doc=4)
+
+
+def as_array(votes: Votes) -> np.ndarray:
+    table = np.full((votes.n_docs, votes.n_annotators, votes.n_classes), -1)
+    table[votes.doc, votes.annotator, votes.label] = votes.value
+    return table
+
+
+@pytest.mark.parametrize("annotators", list(ANNOTATOR_MODELS))
+def test_the_consensus_is_better_than_the_majority(annotators: str) -> None:
+    found = aggregate(VOTES, annotators)
+    majority = VOTES.yes_per_pair() / VOTES.per_pair() > 0.5
+    assert metrics.micro_f1(TRUTH, found.consensus > 0.5) > metrics.micro_f1(TRUTH, majority) + 0.1
+    assert found.converged
+    assert found.n_iter == len(found.log_likelihoods)
+    assert np.diff(found.log_likelihoods).min() >= -1e-9 * abs(found.log_likelihoods[-1])
+
+
+def test_annotators_are_known_by_their_votes() -> None:
+    table = aggregate(VOTES, "one_coin").annotator_quality
+    assert table["annotator"].tolist() == VOTES.annotators.tolist()
+    assert metrics.annotator_rmse(table["quality"], PEOPLE.quality) < 0.03
+    assert table["verdict"].iloc[-1] == "adversarial"
+    assert table["n_votes"].tolist() == VOTES.per_annotator().tolist()
+
+
+def test_three_forms_of_votes_give_the_same_consensus() -> None:
+    found = aggregate(VOTES).consensus
+    np.testing.assert_array_equal(aggregate(VOTES.to_frame()).consensus, found)
+    np.testing.assert_array_equal(aggregate(as_array(VOTES)).consensus, found)
+
+
+def test_the_same_seed_gives_the_same_bits_whoever_works() -> None:
+    first, second = aggregate(VOTES, n_profiles=3, n_jobs=1), aggregate(VOTES, n_profiles=3, n_jobs=2)
+    np.testing.assert_array_equal(first.consensus, second.consensus)
+    np.testing.assert_array_equal(first.log_likelihoods, second.log_likelihoods)
+
+
+def test_the_number_of_profiles_is_chosen_or_given() -> None:
+    assert len(aggregate(VOTES).profiles.weights) > 1
+    assert aggregate(VOTES, n_profiles=1).profiles.rates.shape == (1, 4)
+    assert aggregate(VOTES, n_profiles=5).profiles.rates.shape == (5, 4)
+
+
+def test_the_consensus_as_a_data_frame() -> None:
+    found = aggregate(VOTES, n_profiles=1)
+    long, wide = found.to_frame(), found.to_frame(wide=True)
+    assert long.columns.tolist() == ["doc", "label", "probability"]
+    assert wide.index.tolist() == VOTES.doc_ids.tolist()
+    assert wide.columns.tolist() == VOTES.classes.tolist()
+    np.testing.assert_array_equal(wide.to_numpy(), found.consensus)
+    pivoted = long.pivot_table(index="doc", columns="label", values="probability", sort=False)
+    np.testing.assert_array_equal(pivoted.to_numpy(), found.consensus)
+
+
+def test_known_labels_stay_and_unmask_a_crowd_of_liars() -> None:
+    votes, _ = simulate.crowd(TRUTH, [0.2, 0.25, 0.3, 0.1], seed=2, votes_per_doc=3)
+    gold = np.full(TRUTH.shape, -1)
+    gold[:60] = TRUTH[:60]
+    found = aggregate(votes, gold=gold)
+    np.testing.assert_array_equal(found.consensus[:60], TRUTH[:60])
+    assert metrics.micro_f1(TRUTH[60:], found.consensus[60:] > 0.5) > 0.85
+    assert set(found.annotator_quality["verdict"]) == {"adversarial"}
+
+
+def test_gold_in_a_data_frame_is_joined_by_name() -> None:
+    gold = np.full(TRUTH.shape, np.nan)
+    gold[[7, 200], 1] = TRUTH[[7, 200], 1]
+    named = pd.DataFrame({VOTES.classes[1]: TRUTH[[200, 7], 1]}, index=VOTES.doc_ids[[200, 7]])
+    by_name, by_place = (aggregate(VOTES, n_profiles=1, gold=table).consensus for table in (named, gold))
+    np.testing.assert_array_equal(by_name, by_place)
+
+
+def test_history_carries_over() -> None:
+    few = simulate.votes(TRUTH[:12], PEOPLE, seed=3, votes_per_doc=2)
+    earlier = aggregate(VOTES, n_profiles=1).annotator_quality
+    fresh, informed = (aggregate(few, n_profiles=1, annotator_prior=prior) for prior in (None, earlier))
+    errors = [metrics.annotator_rmse(found.annotator_quality["quality"], PEOPLE.quality) for found in (fresh, informed)]
+    assert errors[1] < errors[0] / 2
+
+
+@pytest.mark.parametrize("annotators", list(ANNOTATOR_MODELS))
+@pytest.mark.parametrize(
+    "table",
+    [
+        np.full((3, 2, 2), -1),
+        np.ones((1, 1, 1)),
+        np.zeros((4, 1, 3)),
+        np.where(np.arange(3) == 1, -1, as_array(VOTES)[:6, :, :3]),
+        np.where(np.arange(8)[:, None, None] < 5, -1, as_array(VOTES)[:8]),
+    ],
+    ids=["no votes", "one of everything", "one annotator", "a class without votes", "documents without votes"],
+)
+def test_sparse_crowds_are_served(table: np.ndarray, annotators: str) -> None:
+    found = aggregate(table, annotators)
+    assert found.consensus.shape == (table.shape[0], table.shape[2])
+    assert ((found.consensus >= 0) & (found.consensus <= 1)).all()
+    assert np.isfinite(found.annotator_quality["quality"]).all()
+
+
+def test_what_nobody_voted_on_is_left_open() -> None:
+    table = as_array(VOTES)[:100].copy()
+    table[:, :, 3] = -1
+    np.testing.assert_allclose(aggregate(table, n_profiles=1).consensus[:, 3], 0.5)
+
+
+def test_too_few_rounds_are_reported() -> None:
+    with pytest.warns(ConvergenceWarning, match="did not converge in 2 iterations; raise max_iter or tol"):
+        found = aggregate(VOTES, n_profiles=1, max_iter=2)
+    assert not found.converged
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"votes": None}, "there are no votes; pass"),
+        ({"votes": np.ones((3, 2))}, "votes need a numeric array of shape"),
+        ({"votes": np.ones((0, 2, 2))}, "a document, an annotator and a class at least, not 0, 2 and 2"),
+        ({"annotators": "three_coin"}, "annotators must be one of"),
+        ({"n_profiles": "many"}, "n_profiles is 'many'; give a number, or 'auto'"),
+        ({"n_profiles": 0}, "n_profiles must be a whole number from 1"),
+        ({"max_iter": 0}, "max_iter must be a whole number from 1"),
+        ({"tol": -1.0}, "tol must be a number from 0 to 1"),
+        ({"random_state": "x"}, "random_state must be a whole number from 0"),
+        ({"gold": np.zeros((2, 4))}, r"gold has shape \(2, 4\), not"),
+        ({"gold": pd.DataFrame({"0": [1]}, index=["nobody"])}, "gold: .*nobody"),
+        ({"gold": pd.DataFrame({"0": [1, 0]}, index=["5", "5"])}, "gold names document '5' twice"),
+    ],
+)
+def test_mistakes_are_named_in_one_line(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(PaldaError, match=message) as caught:
+        aggregate(**({"votes": VOTES} | options))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("name", "votes_per_doc", "least_gain"), [("yeast", 2, 0.012), ("scene", 5, 0.02)])
+def test_classes_that_come_in_sets_help_on_real_label_sets(
+    data_folder: Path, name: str, votes_per_doc: int, least_gain: float
+) -> None:
+    train = catalog.load(name, seed=0, folder=data_folder).train
+    votes, _ = simulate.crowd(train.Y, "paper", seed=0, votes_per_doc=votes_per_doc)
+    alone, together = (metrics.micro_f1(train.Y, aggregate(votes, n_profiles=n).consensus > 0.5) for n in (1, "auto"))
+    assert together > alone + least_gain
