@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PALDA", "CrowdPALDA", "load"]
 
-_STOPPING = Stopping(max_passes=30, tolerance=1e-3, ahead=0.7)
+_STOPPING = Stopping(max_passes=30, tolerance=1e-3, leaps=True)
 _THRESHOLD = 0.5
 _PUBLISHED_TOL = 1e-4
 _N_FOLDS = 5

@@ -62,7 +62,7 @@ class Settings:
     inference: str = "joint"
     max_iter: int = 100
     tol: float = 1e-4
-    stopping: Stopping = field(default_factory=lambda: Stopping(max_passes=30, tolerance=1e-3, ahead=0.7))
+    stopping: Stopping = field(default_factory=lambda: Stopping(max_passes=30, tolerance=1e-3, leaps=True))
     engine: Engine = field(default_factory=Threads)
 
 

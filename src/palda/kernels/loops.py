@@ -81,7 +81,7 @@ def weighted_sum(weights: Array, rows: Array, n_rows: int, out: Array) -> None:
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST, forceinline=True)
 def dots(rows: Array, vector: Array, out: Array) -> None:
     """Fill out_i = Σ_t rows_it vector_t; four rows at a time, so that ``vector`` is not read once a row."""
-    n_rows, n_columns = rows.shape
+    n_rows, n_columns = len(rows), len(vector)
     whole = n_rows - n_rows % 4
     for i in range(0, whole, 4):
         s0 = s1 = s2 = s3 = 0.0

@@ -8,8 +8,10 @@ import numpy as np
 from scipy.special import digamma, gammaln
 
 from palda.kernels.arrays import (
+    CAUTION,
+    FARTHEST,
+    FIRST_LEAP,
     LEAST_WEIGHT,
-    PLAIN_PASSES,
     Bags,
     Beliefs,
     Explained,
@@ -250,12 +252,14 @@ def settle_joint(doc: Document, prior: Array, stopping: Stopping, S: Array | Non
     if S is None:
         mean = states(Delta)[:, :, None] * prior / prior.sum(axis=2, keepdims=True)
         S = np.einsum("n,nit->it", doc.counts, token_probs_of(np.log(mean.sum(axis=1)), doc.weights)[0])
-    n_passes = 0
-    settled = False
+    enough = stopping.tolerance * max(doc.counts.sum(), 1.0)
     used = S
-    while not settled and n_passes < stopping.max_passes:
+    before = moved = np.inf
+    n_passes = 0
+    while moved > enough and n_passes < stopping.max_passes:
         n_passes += 1
-        ahead = stopping.ahead if n_passes > PLAIN_PASSES else 0.0
+        leaps = stopping.leaps and n_passes >= FIRST_LEAP and (n_passes - FIRST_LEAP) % 2 == 0 and moved < before
+        ahead = min(CAUTION * moved / (before - moved), FARTHEST) if leaps else 0.0
         used = np.maximum(S + ahead * (S - used), 0.0)
         gamma = prior + used[:, None, :]  # eq. 27
         if not doc.fixed:
@@ -263,8 +267,8 @@ def settle_joint(doc: Document, prior: Array, stopping: Stopping, S: Array | Non
             Delta = updated_labels(doc.known, doc.log_odds + evidence[:, 1] - evidence[:, 0])  # eq. 28
         token_probs, log_norms = token_probs_of(mixed_states(expected_log(gamma), Delta), doc.weights)
         S = np.einsum("n,nit->it", doc.counts, token_probs)
-        settled = bool(np.abs(S - used).sum() <= stopping.tolerance * max(doc.counts.sum(), 1.0))
-    return JointBelief(gamma, Delta, token_probs, log_norms, n_passes, settled)
+        before, moved = moved, float(np.abs(S - used).sum())
+    return JointBelief(gamma, Delta, token_probs, log_norms, n_passes, moved <= enough)
 
 
 def token_probs_of(A: Array, weights: Array) -> tuple[Array, Array]:
