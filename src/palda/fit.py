@@ -169,7 +169,7 @@ def explain_shards(shards: Sequence[Shard], params: Params, temper: Temper, sett
 
 
 def shares_of_topics(shards: Sequence[Shard], params: Params, log_odds: Array | None, settings: Settings) -> Array:
-    """(documents, topics): topic shares under fixed parameters; given log-odds (documents, classes) settle the labels."""
+    """(documents, topics): topic shares under fixed parameters; labels are settled by log-odds, if any are given."""
     starts = np.cumsum([0, *(len(shard.known) for shard in shards)])
     work = list(zip(shards, pairwise(starts), strict=True))
 

@@ -57,7 +57,7 @@ def explain_away(bags: Bags, log_odds: Array, tempers: Array, speech: Speech, st
     return Explained(evidence, beliefs, n_unsettled)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _gather(
     bags: Bags,
     d: int,
@@ -87,7 +87,7 @@ def _gather(
     return found
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _evidence(present: Array, absent: Array, counts: Array, mixed: Array, prob: float, n_words: int) -> float:
     """What the words say for a class, given what the other classes explain already."""
     said = 0.0

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from palda.kernels.arrays import CAUTION, FARTHEST, FIRST_LEAP, Bags, Labels, ShardResult, Stopping, Topics
-from palda.kernels.loops import FAST, dots, entries_with_mass, label_bound, label_prob, log_norms, weighted_sum
+from palda.kernels.loops import FAST, copy, dots, entries_with_mass, label_bound, label_prob, log_norms, weighted_sum
 from palda.kernels.special import digamma, exp, exp_digamma, log_gamma
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def joint(bags: Bags, labels: Labels, topics: Topics, stopping: Stopping, pair_c
     """E-step with q(λ) q(θ | λ) q(u, z) for every document of a shard (maths, eqs. 26-31)."""
     n_docs, n_classes = labels.known.shape
     n_topics = topics.prior.shape[2]
-    word_counts = np.zeros_like(topics.word_weights)
-    log_theta = np.zeros_like(topics.prior)
+    word_counts = np.zeros(topics.word_weights.shape)
+    log_theta = np.zeros(topics.prior.shape)
     n_blocks = np.zeros((n_classes, 2))
     label_probs = np.zeros((n_docs, n_classes))
     topic_counts = np.zeros((n_docs, n_topics))
@@ -65,7 +65,7 @@ def joint(bags: Bags, labels: Labels, topics: Topics, stopping: Stopping, pair_c
         n_words = entries_with_mass(bags, topics.word_weights, d, entries)
         total = _gather(bags, entries, n_words, known, log_odds, topics, scratch)
         if len(pair_counts) > 0:
-            scratch.pair_counts[:] = pair_counts[d]
+            copy(pair_counts[d].reshape(-1), scratch.pair_counts.reshape(-1))
         else:
             _start(topics.prior, n_words, scratch)
         enough = stopping.tolerance * max(total, 1.0)
@@ -89,17 +89,17 @@ def joint(bags: Bags, labels: Labels, topics: Topics, stopping: Stopping, pair_c
             - _add_blocks(topics.prior, prior_norms, scratch, log_theta, n_blocks)
             + label_bound(log_odds, scratch.probs)
         )
-        label_probs[d] = scratch.probs
+        copy(scratch.probs, label_probs[d])
         _add_words(bags, entries, n_words, scratch, word_counts)
         for i in range(n_classes):
             for t in range(n_topics):
                 topic_counts[d, t] += scratch.pair_counts[i, t]
         if len(pair_counts) > 0:
-            pair_counts[d] = scratch.pair_counts
+            copy(scratch.pair_counts.reshape(-1), pair_counts[d].reshape(-1))
     return ShardResult(word_counts, log_theta, n_blocks, label_probs, topic_counts, bounds, n_passes, n_unsettled)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def _new_scratch(most_words: int, n_classes: int, n_topics: int) -> _Scratch:
     return _Scratch(
         np.zeros(n_classes),
@@ -118,7 +118,7 @@ def _new_scratch(most_words: int, n_classes: int, n_topics: int) -> _Scratch:
     )
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _gather(
     bags: Bags,
     entries: NDArray[np.int64],
@@ -132,22 +132,27 @@ def _gather(
     total = 0.0
     for n in range(n_words):
         scratch.counts[n] = bags.counts[entries[n]]
-        scratch.rows[n] = topics.word_weights[bags.words[entries[n]]]
+        copy(topics.word_weights[bags.words[entries[n]]], scratch.rows[n])
         total += scratch.counts[n]
     for i in range(len(known)):
         scratch.probs[i] = label_prob(known[i], log_odds[i])
-        scratch.alpha[i] = topics.prior[i, max(known[i], 0)]
+        copy(topics.prior[i, max(known[i], 0)], scratch.alpha[i])
     return total
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _start(prior: Array, n_words: int, scratch: _Scratch) -> None:
     """S before the first pass, as θ at its prior mean has it."""
     n_classes, _, n_topics = prior.shape
-    scratch.topic_sums[:] = 0.0
+    for t in range(n_topics):
+        scratch.topic_sums[t] = 0.0
     for i in range(n_classes):
-        present = scratch.probs[i] / prior[i, 1].sum()
-        absent = (1.0 - scratch.probs[i]) / prior[i, 0].sum()
+        present_total = 0.0
+        absent_total = 0.0
+        for t in range(n_topics):
+            present_total += prior[i, 1, t]
+            absent_total += prior[i, 0, t]
+        present, absent = scratch.probs[i] / present_total, (1.0 - scratch.probs[i]) / absent_total
         for t in range(n_topics):
             mean = present * prior[i, 1, t] + absent * prior[i, 0, t]
             scratch.theta[i, t] = mean
@@ -155,7 +160,7 @@ def _start(prior: Array, n_words: int, scratch: _Scratch) -> None:
     _token_pass(n_words, scratch)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _step(ahead: float, scratch: _Scratch) -> None:
     """Take the newest S for the one that makes γ, or a point further the same way."""
     used, counts = scratch.used.reshape(-1), scratch.pair_counts.reshape(-1)
@@ -163,7 +168,7 @@ def _step(ahead: float, scratch: _Scratch) -> None:
         used[k] = max(counts[k] + ahead * (counts[k] - used[k]), 0.0)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _update_labels(
     known: NDArray[np.int8], log_odds: Array, prior: Array, prior_norms: Array, scratch: _Scratch
 ) -> None:
@@ -175,7 +180,7 @@ def _update_labels(
             scratch.probs[i] = label_prob(-1, log_odds[i] + evidence)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _log_likelihood(alpha: Array, counts: Array, prior_norm: float) -> float:
     """ln B(α + S) - ln B(α): log-probability of the counts under a Dirichlet-multinomial."""
     total = 0.0
@@ -187,7 +192,7 @@ def _log_likelihood(alpha: Array, counts: Array, prior_norm: float) -> float:
     return parts - log_gamma(total) + prior_norm
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _believe(known: NDArray[np.int8], prior: Array, scratch: _Scratch) -> None:
     """exp A of every class, from q(θ | λ) (maths, eq. 27)."""
     n_classes, n_topics = scratch.theta.shape
@@ -201,7 +206,8 @@ def _believe(known: NDArray[np.int8], prior: Array, scratch: _Scratch) -> None:
         scratch.totals[i] = total
     for i in range(n_classes):
         scratch.totals[i] = 1.0 / exp_digamma(scratch.totals[i])
-    scratch.topic_sums[:] = 0.0
+    for t in range(n_topics):
+        scratch.topic_sums[t] = 0.0
     for i in range(n_classes):
         if known[i] >= 0:
             for t in range(n_topics):
@@ -212,7 +218,7 @@ def _believe(known: NDArray[np.int8], prior: Array, scratch: _Scratch) -> None:
             scratch.topic_sums[t] += scratch.theta[i, t]
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _mix(prior: Array, counts: Array, present: float, psi: Array, theta: Array) -> None:
     """Fill exp A of a class whose label is not known."""
     n_topics = len(counts)
@@ -229,7 +235,7 @@ def _mix(prior: Array, counts: Array, present: float, psi: Array, theta: Array) 
         theta[t] = exp(psi[0, t] + psi[1, t] - shift)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _token_pass(n_words: int, scratch: _Scratch) -> float:
     """q(u, z) of every word, as its norm alone, and the S it makes (maths, eq. 29); returns how far S moved."""
     n_classes, n_topics = scratch.theta.shape
@@ -246,7 +252,7 @@ def _token_pass(n_words: int, scratch: _Scratch) -> float:
     return moved
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def _token_bound(n_words: int, scratch: _Scratch) -> float:
     bound = 0.0
     for n in range(n_words):
@@ -254,7 +260,7 @@ def _token_bound(n_words: int, scratch: _Scratch) -> float:
     return bound
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _add_blocks(prior: Array, prior_norms: Array, scratch: _Scratch, log_theta: Array, n_blocks: Array) -> float:
     """Count every block by the probability of its state (maths, eq. 30); returns Σ Δ_ij KL(Dir(γ_ij) ‖ Dir(α_ij))."""
     n_classes, _, n_topics = prior.shape
@@ -282,7 +288,7 @@ def _add_blocks(prior: Array, prior_norms: Array, scratch: _Scratch, log_theta: 
     return divergence
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _add_words(bags: Bags, entries: NDArray[np.int64], n_words: int, scratch: _Scratch, word_counts: Array) -> None:
     for n in range(n_words):
         share = scratch.shares[n]

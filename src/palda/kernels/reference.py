@@ -324,4 +324,5 @@ def word_evidence(present: Array, absent: Array, Delta: Array) -> Array:
     """(words, classes): log-odds that a word gives each class, given what the other classes explain of it."""
     own = Delta * present + (1 - Delta) * absent
     rest = np.maximum(own.sum(axis=1, keepdims=True) - own, 0.0)
-    return np.log((rest + present) / (rest + absent))
+    evidence: Array = np.log((rest + present) / (rest + absent))
+    return evidence
