@@ -214,7 +214,7 @@ def _shard_step(
 
 
 def _total_bound(stats: ShardStats, params: Params) -> float:
-    """Documents' parts, log p(λ = 0), and the cost of q(β) (maths, eqs. 12 and 18)."""
+    """Documents' parts, log p(λ = 0), and the cost of q(β) (maths, eqs. 12, 18 and 31)."""
     return stats.bound + stats.n_docs * float(np.log1p(-params.class_prior).sum()) - topic_divergence(params)
 
 

@@ -23,6 +23,7 @@ from palda.priors import base_rate
 N_TOPICS = 6
 ROUNDS = 100
 STOPPING = Stopping(max_passes=4, tolerance=1e-4)
+INFERENCE = pytest.mark.parametrize("inference", ["joint", "mean_field"])
 
 
 def start_of(counts: sparse.csr_array, labels: NDArray[np.int8], votes: Votes | None, *, smoothed: bool) -> Params:
@@ -41,13 +42,15 @@ def start_of(counts: sparse.csr_array, labels: NDArray[np.int8], votes: Votes | 
 
 
 def bounds_of_fit(
-    counts: sparse.csr_array, labels: NDArray[np.int8], votes: Votes | None, *, smoothed: bool
+    counts: sparse.csr_array,
+    known: NDArray[np.int8],
+    votes: Votes | None,
+    start: Params,
+    inference: str,
 ) -> NDArray[np.float64]:
-    known = labels if votes is None else np.full_like(labels, -1)
-    start = start_of(counts, labels, votes, smoothed=smoothed)
     shards = cut_shards(counts, known, votes, n_shards=2)
-    settings = Settings(None if votes is None else OneCoin(), max_iter=ROUNDS, tol=0.0, stopping=STOPPING)
-    rounds = em(shards, start, settings, carried_beliefs(shards, start))
+    settings = Settings(None if votes is None else OneCoin(), inference, max_iter=ROUNDS, tol=0.0, stopping=STOPPING)
+    rounds = em(shards, start, settings, carried_beliefs(shards, start, inference))
     return np.array([info.bound for _, info in rounds])
 
 
@@ -57,30 +60,32 @@ def assert_never_falls(bounds: NDArray[np.float64]) -> None:
     assert bounds[-1] > bounds[0]
 
 
+@INFERENCE
 @pytest.mark.parametrize("kernel", ["compiled", "reference"])
 @pytest.mark.parametrize("smoothed", [False, True])
 @pytest.mark.parametrize("crowd", [False, True])
 def test_the_bound_never_falls_on_simulated_documents(
-    monkeypatch: pytest.MonkeyPatch, kernel: str, smoothed: bool, crowd: bool
+    monkeypatch: pytest.MonkeyPatch, kernel: str, smoothed: bool, crowd: bool, inference: str
 ) -> None:
     monkeypatch.setenv("PALDA_KERNEL", kernel)
     n_docs, length = (100, 40) if kernel == "compiled" else (10, 20)
     world = simulate.documents(n_docs, 4, N_TOPICS, 50, seed=2, doc_length=length)
     votes = simulate.crowd(world, [0.9, 0.8, 0.7, 0.6, 0.3], seed=3, votes_per_doc=3)[0] if crowd else None
-    bounds = bounds_of_fit(world.corpus.counts, world.labels, votes, smoothed=smoothed)
-    assert_never_falls(bounds)
+    known = np.full_like(world.labels, -1) if crowd else world.labels
+    start = start_of(world.corpus.counts, world.labels, votes, smoothed=smoothed)
+    assert_never_falls(bounds_of_fit(world.corpus.counts, known, votes, start, inference))
 
 
+@INFERENCE
+@pytest.mark.parametrize("crowd", [False, True])
 @pytest.mark.parametrize("smoothed", [False, True])
-def test_the_bound_never_falls_when_labels_are_partly_known(smoothed: bool) -> None:
+def test_the_bound_never_falls_when_labels_are_partly_known(smoothed: bool, crowd: bool, inference: str) -> None:
     world = simulate.documents(80, 4, N_TOPICS, 50, seed=4, doc_length=40)
     labels = world.labels.astype(np.int8).copy()
     labels[np.random.default_rng(0).random(labels.shape) < 0.5] = -1
-    start = start_of(world.corpus.counts, world.labels, None, smoothed=smoothed)
-    shards = cut_shards(world.corpus.counts, labels)
-    settings = Settings(max_iter=ROUNDS, tol=0.0, stopping=STOPPING)
-    rounds = em(shards, start, settings, carried_beliefs(shards, start))
-    assert_never_falls(np.array([info.bound for _, info in rounds]))
+    votes = simulate.crowd(world, [0.9, 0.8, 0.7, 0.6, 0.3], seed=3, votes_per_doc=3)[0] if crowd else None
+    start = start_of(world.corpus.counts, world.labels, votes, smoothed=smoothed)
+    assert_never_falls(bounds_of_fit(world.corpus.counts, labels, votes, start, inference))
 
 
 @cache
@@ -94,13 +99,16 @@ def reuters_subset(folder: Path, n_docs: int) -> tuple[sparse.csr_array, NDArray
 
 
 @pytest.mark.data
+@INFERENCE
 @pytest.mark.parametrize("kernel", ["compiled", "reference"])
 @pytest.mark.parametrize("smoothed", [False, True])
 @pytest.mark.parametrize("crowd", [False, True])
 def test_the_bound_never_falls_on_reuters(
-    monkeypatch: pytest.MonkeyPatch, data_folder: Path, kernel: str, smoothed: bool, crowd: bool
+    monkeypatch: pytest.MonkeyPatch, data_folder: Path, kernel: str, smoothed: bool, crowd: bool, inference: str
 ) -> None:
     monkeypatch.setenv("PALDA_KERNEL", kernel)
     counts, labels = reuters_subset(data_folder, 120 if kernel == "compiled" else 6)
     votes = simulate.crowd(labels, [0.9, 0.8, 0.7, 0.6, 0.3], seed=1, votes_per_doc=3)[0] if crowd else None
-    assert_never_falls(bounds_of_fit(counts, labels, votes, smoothed=smoothed))
+    known = np.full_like(labels, -1) if crowd else labels
+    start = start_of(counts, labels, votes, smoothed=smoothed)
+    assert_never_falls(bounds_of_fit(counts, known, votes, start, inference))

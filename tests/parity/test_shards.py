@@ -19,7 +19,9 @@ VOTES, _ = simulate.crowd(WORLD, [0.9, 0.8, 0.7, 0.4], seed=6, votes_per_doc=3)
 UNKNOWN = np.full(WORLD.labels.shape, -1, dtype=np.int8)
 
 
-def fitted(n_shards: int | None, n_jobs: int, *, crowd: bool, smoothed: bool) -> tuple[Params, np.ndarray, list[float]]:
+def fitted(
+    n_shards: int | None, n_jobs: int, *, crowd: bool, smoothed: bool, inference: str
+) -> tuple[Params, np.ndarray, list[float]]:
     counts = WORLD.corpus.counts
     votes = VOTES if crowd else None
     rng = np.random.default_rng(0)
@@ -33,7 +35,7 @@ def fitted(n_shards: int | None, n_jobs: int, *, crowd: bool, smoothed: bool) ->
         annotator_rates=np.full(4, 0.7) if crowd else None,
     )
     shards = cut_shards(counts, UNKNOWN if crowd else WORLD.labels, votes, n_shards)
-    settings = Settings(OneCoin() if crowd else None, max_iter=8, tol=0.0, engine=Threads(n_jobs))
+    settings = Settings(OneCoin() if crowd else None, inference, max_iter=8, tol=0.0, engine=Threads(n_jobs))
     rounds = list(em(shards, start, settings))
     params = rounds[-1][0]
     return params, label_probs(shards, params, settings), [info.bound for _, info in rounds]
@@ -44,22 +46,24 @@ def arrays_of(params: Params) -> dict[str, np.ndarray]:
     return {name: np.asarray(value) for name, value in named.items() if value is not None}
 
 
+@pytest.mark.parametrize("inference", ["joint", "mean_field"])
 @pytest.mark.parametrize("smoothed", [False, True])
 @pytest.mark.parametrize("crowd", [False, True])
-def test_one_two_and_seven_shards_give_the_same_parameters(crowd: bool, smoothed: bool) -> None:
-    whole, consensus, bounds = fitted(1, 1, crowd=crowd, smoothed=smoothed)
+def test_one_two_and_seven_shards_give_the_same_parameters(crowd: bool, smoothed: bool, inference: str) -> None:
+    whole, consensus, bounds = fitted(1, 1, crowd=crowd, smoothed=smoothed, inference=inference)
     for n_shards in (2, 7):
-        params, probs, their_bounds = fitted(n_shards, 1, crowd=crowd, smoothed=smoothed)
+        params, probs, their_bounds = fitted(n_shards, 1, crowd=crowd, smoothed=smoothed, inference=inference)
         np.testing.assert_allclose(their_bounds, bounds, rtol=1e-9)
         np.testing.assert_allclose(probs, consensus, rtol=1e-9, atol=1e-12)
         for name, array in arrays_of(params).items():
             np.testing.assert_allclose(array, arrays_of(whole)[name], rtol=1e-9, atol=1e-12, err_msg=name)
 
 
+@pytest.mark.parametrize("inference", ["joint", "mean_field"])
 @pytest.mark.parametrize("crowd", [False, True])
-def test_one_and_two_threads_give_the_same_bits(crowd: bool) -> None:
-    alone, consensus, bounds = fitted(7, 1, crowd=crowd, smoothed=True)
-    params, probs, their_bounds = fitted(7, 2, crowd=crowd, smoothed=True)
+def test_one_and_two_threads_give_the_same_bits(crowd: bool, inference: str) -> None:
+    alone, consensus, bounds = fitted(7, 1, crowd=crowd, smoothed=True, inference=inference)
+    params, probs, their_bounds = fitted(7, 2, crowd=crowd, smoothed=True, inference=inference)
     assert their_bounds == bounds
     np.testing.assert_array_equal(probs, consensus)
     for name, array in arrays_of(params).items():

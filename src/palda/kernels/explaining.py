@@ -21,7 +21,7 @@ __all__ = ["explain_away"]
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
 def explain_away(bags: Bags, log_odds: Array, tempers: Array, speech: Speech, stopping: Stopping) -> Explained:
-    """Labels of documents whose classes share the explanation of every word (maths, eqs. 33-35)."""
+    """Labels of documents whose classes share the explanation of every word (maths, eqs. 33 and 34)."""
     n_docs, n_classes = log_odds.shape
     evidence = np.zeros((n_docs, n_classes))
     beliefs = np.zeros((n_docs, n_classes))

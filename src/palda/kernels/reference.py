@@ -98,6 +98,8 @@ class Belief(NamedTuple):
 def settle(doc: Document, prior: Array, stopping: Stopping, gamma: Array, delta: Array, Delta: Array) -> Belief:
     """Coordinate ascent until the counts stop moving."""
     expected = expected_log(gamma)
+    if doc.fixed:
+        Delta = updated_labels(doc.known, doc.log_odds)
     n_passes = 0
     settled = False
     while not settled and n_passes < stopping.max_passes:
@@ -296,7 +298,7 @@ def log_beta(rows: Array) -> Array:
 
 
 def explain_away(bags: Bags, log_odds: Array, tempers: Array, speech: Speech, stopping: Stopping) -> Explained:
-    """Labels of documents whose classes share the explanation of every word (maths, eqs. 33-35)."""
+    """Labels of documents whose classes share the explanation of every word (maths, eqs. 33 and 34)."""
     evidence = np.zeros_like(log_odds)
     beliefs = np.zeros_like(log_odds)
     n_unsettled = 0
