@@ -48,7 +48,7 @@ class Temper(NamedTuple):
 
 def for_prediction(params: Params) -> Params:
     """Parameters that new documents are judged by: χ / Σχ in place of q(β) (maths, eq. 25), and nobody's votes."""
-    return replace(params, word_counts=None, word_prior=None, annotator_rates=None)
+    return replace(params, word_counts=None, word_prior=None, annotators=None)
 
 
 def speech(params: Params) -> Speech:
@@ -69,7 +69,7 @@ def explained(bags: Bags, log_odds: Array, temper: Temper, said: Speech) -> Expl
 
 
 def word_weights(bags: Bags, beliefs: Array, temper: Temper, said: Speech, label: int) -> Array:
-    """Nats that each entry adds to the evidence for a class; those of a document sum to its evidence (maths, eq. 35)."""
+    """Nats that each entry adds to the evidence for a class; a document's sum to its evidence (maths, eq. 35)."""
     doc = np.repeat(np.arange(len(bags.starts) - 1), np.diff(bags.starts))
     tempers = temper.weights(np.bincount(doc, bags.counts, minlength=len(beliefs)))
     mixed = np.einsum("ni,ni->n", beliefs[doc], said.present[bags.words] - said.absent[bags.words])
