@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from palda.annotators.base import BeliefModel
+    from palda.annotators.base import AnnotatorModel
     from palda.data.frozen import Strings
     from palda.priors.label_sets import Profiles
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ANNOTATOR_MODELS", "Aggregation", "aggregate"]
 
-ANNOTATOR_MODELS: dict[str, type[BeliefModel]] = {
+ANNOTATOR_MODELS: dict[str, type[AnnotatorModel]] = {
     "one_coin": OneCoinModel,
     "two_coin": TwoCoinModel,
     "per_class": PerClassModel,
@@ -207,7 +207,7 @@ def _aligned(gold: pd.DataFrame, votes: Votes) -> pd.DataFrame:
     return table.reindex(index=votes.doc_ids, columns=votes.classes)
 
 
-def _start(votes: Votes, known: NDArray[np.int8], model: BeliefModel, prior: Any) -> CrowdState:
+def _start(votes: Votes, known: NDArray[np.int8], model: AnnotatorModel, prior: Any) -> CrowdState:
     """Annotators as a first guess at the labels has them; where they have a history, that says more than the guess."""
     guess = first_guess(votes, known)
     if prior is not None:

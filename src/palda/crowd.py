@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.annotators.base import AnnotatorBelief, BeliefModel
+    from palda.annotators.base import AnnotatorBelief, AnnotatorModel
     from palda.data.types import Votes
     from palda.engine.base import Engine
 
@@ -42,6 +42,7 @@ __all__ = [
     "fit_crowd",
     "posterior",
     "start_state",
+    "subset",
     "votes_log_likelihood",
     "with_profiles",
 ]
@@ -94,10 +95,11 @@ class CrowdInfo:
 class CrowdSettings:
     """How EM runs."""
 
-    annotators: BeliefModel
+    annotators: AnnotatorModel
     max_iter: int = 500
     tol: float = 1e-6
     engine: Engine = field(default_factory=Threads)
+    learn_profiles: bool = True
 
 
 @dataclass(frozen=True)
@@ -245,7 +247,7 @@ def choose_n_profiles(
     rows = _sample(votes, rng)
     votes, known = votes.take(rows), known[rows]
     hidden = rng.random(len(votes)) < _HIDDEN
-    seen, held_out = _subset(votes, ~hidden), _subset(votes, hidden)
+    seen, held_out = subset(votes, ~hidden), subset(votes, hidden)
     shards = cut_votes(seen, known, None if extra is None else extra[rows])
     single = fit_crowd(shards, start, settings)
     fixed = _with_annotators_fixed(shards, single.state.belief, settings)
@@ -276,7 +278,8 @@ def _sample(votes: Votes, rng: np.random.Generator) -> NDArray[np.int64]:
     return np.sort(rng.choice(votes.n_docs, most, replace=False))
 
 
-def _subset(votes: Votes, chosen: NDArray[np.bool_]) -> Votes:
+def subset(votes: Votes, chosen: NDArray[np.bool_]) -> Votes:
+    """Some of the votes; documents, annotators and classes stay."""
     columns = {name: getattr(votes, name)[chosen] for name in ("doc", "annotator", "label", "value")}
     return replace(votes, **columns)
 
@@ -352,4 +355,5 @@ def _log_priors(state: CrowdState, settings: CrowdSettings) -> float:
 
 def _maximisation(state: CrowdState, sums: _Sums, settings: CrowdSettings) -> CrowdState:
     belief = state.belief if sums.votes is None else settings.annotators.update(sums.votes, state.belief)
-    return replace(state, belief=belief, profiles=label_sets.m_step(sums.profiles, state.prior))
+    profiles = label_sets.m_step(sums.profiles, state.prior) if settings.learn_profiles else state.profiles
+    return replace(state, belief=belief, profiles=profiles)

@@ -19,18 +19,20 @@ from palda.model.state import Params, ShardStats, StepInfo, merge
 from palda.priors import base_rate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from palda.annotators.base import AnnotatorModel
+    from palda.annotators.base import AnnotatorBelief, AnnotatorModel
     from palda.data.types import Counts, Votes
     from palda.engine.base import Engine
 
     Array = NDArray[np.float64]
+    Rows = NDArray[np.int64]
 
 __all__ = [
     "Best",
+    "Labelled",
     "Settings",
     "Shard",
     "carried_beliefs",
@@ -38,6 +40,7 @@ __all__ = [
     "em",
     "explain_shards",
     "label_probs",
+    "run_em",
     "shares_of_topics",
 ]
 
@@ -47,11 +50,15 @@ _MOST_SHARDS = 256
 
 @dataclass(frozen=True)
 class Shard:
-    """Some documents: their words, what is known of their labels, and the votes on them."""
+    """Some documents: their words, what is known of their labels, and the votes on them.
+
+    Where log-odds are ``given``, they settle the labels that are not known: words and votes say nothing more.
+    """
 
     bags: Bags
     known: NDArray[np.int8]
     votes: Votes | None = None
+    given: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -67,7 +74,11 @@ class Settings:
 
 
 def cut_shards(
-    counts: Counts, known: NDArray[np.int8], votes: Votes | None = None, n_shards: int | None = None
+    counts: Counts,
+    known: NDArray[np.int8],
+    votes: Votes | None = None,
+    n_shards: int | None = None,
+    given: Array | None = None,
 ) -> list[Shard]:
     """Shards of about equal numbers of entries; where they are cut depends on the data alone."""
     n_docs = counts.shape[0]
@@ -81,9 +92,30 @@ def cut_shards(
             bags_of(sparse.csr_array(counts[start:stop])),
             np.require(known[start:stop], np.int8, ["C", "W"]),
             None if votes is None else votes.take(slice(start, stop)),
+            None if given is None else given[start:stop],
         )
         for start, stop in pairwise(edges)
     ]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Documents and what is known of their labels: labels, votes, and a first guess from both."""
+
+    counts: Counts
+    known: NDArray[np.int8]
+    guess: Array
+    votes: Votes | None = None
+    belief: AnnotatorBelief | None = None  # about annotators, before the first round
+
+    def take(self, rows: Rows) -> Labelled:
+        """Some of the documents."""
+        votes = None if self.votes is None else self.votes.take(rows)
+        return Labelled(self.counts[rows], self.known[rows], self.guess[rows], votes, self.belief)
+
+    def shards(self) -> list[Shard]:
+        """The documents as EM reads them."""
+        return cut_shards(self.counts, self.known, self.votes)
 
 
 def carried_beliefs(shards: Sequence[Shard], params: Params, inference: str = "joint") -> list[Beliefs | Array]:
@@ -114,7 +146,7 @@ def em(
     newton_converged = True
     for iteration in range(1, settings.max_iter + 1):
         stats = merge(part for part, _ in _steps(shards, params, settings, beliefs))
-        bound = _total_bound(stats, params)
+        bound = _total_bound(stats, params, settings)
         change = (bound - before) / abs(bound) if np.isfinite(before) else np.inf
         worst_fall = max(worst_fall, -change)
         converged = abs(change) < settings.tol
@@ -138,6 +170,7 @@ class Best:
         self.bound = -np.inf
         self.bounds: list[float] = []
         self.converged = False
+        self.interrupted = False
         self.worst_fall = 0.0
         self.newton_converged = True
 
@@ -149,6 +182,25 @@ class Best:
         self.newton_converged = info.newton_converged
         if self.params is None or info.bound > self.bound:
             self.params, self.bound = params, info.bound
+
+
+def run_em(
+    shards: Sequence[Shard],
+    start: Params,
+    settings: Settings,
+    watch: Callable[[StepInfo], object] | None = None,
+    into: Best | None = None,
+) -> Best:
+    """EM until it converges or its rounds are used up; ``watch`` is told of every round.
+
+    What was found is put ``into`` the caller's own ``Best``, which then survives an interruption.
+    """
+    best = Best() if into is None else into
+    for params, info in em(shards, start, settings):
+        best.see(params, info)
+        if watch is not None:
+            watch(info)
+    return best
 
 
 def label_probs(shards: Sequence[Shard], params: Params, settings: Settings) -> Array:
@@ -169,7 +221,7 @@ def explain_shards(shards: Sequence[Shard], params: Params, temper: Temper, sett
 
 
 def shares_of_topics(shards: Sequence[Shard], params: Params, log_odds: Array | None, settings: Settings) -> Array:
-    """(documents, topics): topic shares under fixed parameters; labels are settled by log-odds, if any are given."""
+    """(documents, topics): shares under fixed parameters; log-odds of (document, class), if given, settle labels."""
     starts = np.cumsum([0, *(len(shard.known) for shard in shards)])
     work = list(zip(shards, pairwise(starts), strict=True))
 
@@ -203,32 +255,40 @@ def _shard_step(
 ) -> tuple[ShardStats, Array]:
     """E-step of a shard, with the votes counted in: prior and votes reach the kernel as log-odds (maths, eq. 6)."""
     log_odds = _prior_log_odds(shard, params)
-    if shard.votes is None or settings.annotators is None or params.annotator_rates is None:
+    if shard.given is not None:
+        settled = np.where(shard.known >= 0, log_odds, shard.given)
+        labels = Labels(shard.known, settled, fixed=True)
+        return e_step(shard.bags, labels, params, settings.stopping, beliefs, inference=settings.inference)
+    if shard.votes is None or settings.annotators is None or params.annotators is None:
         labels = Labels(shard.known, log_odds)
         return e_step(shard.bags, labels, params, settings.stopping, beliefs, inference=settings.inference)
-    said = settings.annotators.evidence(shard.votes, params.annotator_rates)
+    said = settings.annotators.evidence(shard.votes, params.annotators)
     labels = Labels(shard.known, log_odds + said.log_odds)
     stats, probs = e_step(shard.bags, labels, params, settings.stopping, beliefs, inference=settings.inference)
     counted = settings.annotators.count(shard.votes, probs)
     return replace(stats, vote_counts=counted, bound=stats.bound + float(said.absent.sum())), probs
 
 
-def _total_bound(stats: ShardStats, params: Params) -> float:
-    """Documents' parts, log p(λ = 0), and the cost of q(β) (maths, eqs. 12, 18 and 31)."""
-    return stats.bound + stats.n_docs * float(np.log1p(-params.class_prior).sum()) - topic_divergence(params)
+def _total_bound(stats: ShardStats, params: Params, settings: Settings) -> float:
+    """Documents' parts, log p(λ = 0), and the cost of q(β) and of q(annotators) (maths, eqs. 12, 18, 31)."""
+    labels = stats.n_docs * float(np.log1p(-params.class_prior).sum())
+    crowd = 0.0
+    if settings.annotators is not None and params.annotators is not None:
+        crowd = settings.annotators.divergence(params.annotators)
+    return stats.bound + labels - topic_divergence(params) - crowd
 
 
 def _maximisation(params: Params, stats: ShardStats, settings: Settings) -> tuple[Params, bool]:
     topics = update_topics(params, stats)
-    rates = params.annotator_rates
-    if settings.annotators is not None and rates is not None:
-        rates = settings.annotators.update(stats.vote_counts, rates)
+    belief = params.annotators
+    if settings.annotators is not None and belief is not None and stats.vote_counts.size:
+        belief = settings.annotators.update(stats.vote_counts, belief)
     following = Params(
         topic_prior=topics.topic_prior,
         topic_words=topics.topic_words,
         class_prior=base_rate.update(stats.label_sums, stats.n_docs),
         word_counts=topics.word_counts,
         word_prior=topics.word_prior,
-        annotator_rates=rates,
+        annotators=belief,
     )
     return following, topics.newton_converged

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import expit
 
-from palda.annotators.one_coin import OneCoin
+from palda.annotators.base import AnnotatorBelief
+from palda.annotators.published import PublishedCoin
+from palda.data import checks
 from palda.data.types import Votes, names_array
 from palda.errors import DataError
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["as_votes", "class_names", "first_guess", "label_table", "mean_where_unknown"]
+__all__ = ["as_votes", "class_names", "first_guess", "known_votes", "label_table", "mean_where_unknown"]
 
 
 def label_table(Y: Any) -> tuple[NDArray[np.int8], NDArray[Any]]:
@@ -108,8 +110,18 @@ def first_guess(votes: Votes, known: NDArray[np.int8]) -> Array:
         n_right = np.bincount(votes.annotator[tested], right, minlength=votes.n_annotators)
         crowd = (right.sum() + _TRUST * _TRUSTED_VOTES) / (len(right) + _TRUSTED_VOTES)
         rates = (n_right + crowd * _TRUSTED_VOTES) / (n_tests + _TRUSTED_VOTES)
-        shares = expit(OneCoin().evidence(votes, rates).log_odds)
+        shares = expit(_log_odds_of_votes(votes, rates))
     return np.where(known >= 0, known, shares)
+
+
+def _log_odds_of_votes(votes: Votes, rates: Array) -> Array:
+    coins = PublishedCoin()
+    certain = AnnotatorBelief(np.column_stack((rates, 1.0 - rates)), *_no_priors(len(rates)))
+    return coins.evidence(votes, certain).log_odds
+
+
+def _no_priors(n_annotators: int) -> tuple[Array, Array]:
+    return np.full(2, 0.5), np.full((n_annotators, 2), np.nan)
 
 
 _TRUST, _TRUSTED_VOTES = 0.7, 10.0  # an annotator is taken for this good until this many known labels say otherwise
@@ -135,6 +147,32 @@ def as_votes(votes: Any, doc_ids: Iterable[object] | None, n_docs: int) -> Votes
             f"X has {n_docs} documents, but the votes speak of {given.n_docs}; join them by id with doc_ids="
         )
     return given
+
+
+def known_votes(
+    votes: Any, doc_ids: Iterable[object] | None, n_docs: int, classes: Strings, annotators: Strings
+) -> Votes:
+    """Votes on new documents, with the classes and annotators of a fitted model first; strangers follow."""
+    if not isinstance(votes, Votes) and not hasattr(votes, "columns") and votes is not None:
+        ids = None if doc_ids is None else names_array(doc_ids)
+        votes = Votes.from_array(votes, doc_ids=ids, annotators=annotators, classes=classes)
+    given = as_votes(votes, doc_ids, n_docs)
+    column = {name: position for position, name in enumerate(classes)}
+    strange = [name for name in given.classes if name not in column]
+    if strange:
+        raise DataError(checks.unknown_name(strange[0], list(classes), "class"))
+    row = {name: position for position, name in enumerate(annotators)}
+    everybody = [*annotators, *(name for name in given.annotators if name not in row)]
+    row = {name: position for position, name in enumerate(everybody)}
+    return Votes.from_codes(
+        given.doc,
+        np.array([row[name] for name in given.annotators], dtype=np.int32)[given.annotator],
+        np.array([column[name] for name in given.classes], dtype=np.int32)[given.label],
+        given.value,
+        doc_ids=given.doc_ids,
+        annotators=names_array(everybody),
+        classes=classes,
+    )
 
 
 def _joined(votes: Votes, ids: Strings) -> Votes:

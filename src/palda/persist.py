@@ -12,19 +12,34 @@ import secrets
 import struct
 import zipfile
 import zlib
+from dataclasses import fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from palda.annotators.base import AnnotatorBelief
 from palda.errors import PaldaError
 from palda.model.state import Params
+from palda.priors.learned import LearnedPrior, joined_arrays, joined_from
+from palda.priors.logistic import Head
+from palda.priors.wrapped import WrappedHead
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["FORMAT_VERSION", "ModelFileError", "SavedModel", "load_state", "save_state", "stored_params"]
+__all__ = [
+    "FORMAT_VERSION",
+    "ModelFileError",
+    "SavedModel",
+    "load_state",
+    "save_state",
+    "state_of_params",
+    "state_of_prior",
+    "stored_params",
+    "stored_prior",
+]
 
 FORMAT_VERSION = 1
 _FORMAT = "palda-model"
@@ -106,7 +121,6 @@ def stored_params(arrays: Mapping[str, np.ndarray[Any, Any]]) -> Params:
         "class_prior": (n_classes,),
         "word_counts": (n_topics, n_words),
         "word_prior": (),
-        "annotator_rates": (arrays["annotator_rates"].size,) if "annotator_rates" in arrays else (),
     }
     stored: dict[str, Any] = {name: arrays[name] for name in shapes if name in arrays}
     for name, array in stored.items():
@@ -116,7 +130,88 @@ def stored_params(arrays: Mapping[str, np.ndarray[Any, Any]]) -> Params:
         raise ValueError("of 'word_counts' and 'word_prior' one is missing")
     if "word_prior" in stored:
         stored["word_prior"] = float(stored["word_prior"])
-    return Params(**stored)
+    return Params(**stored, annotators=_stored_belief(arrays))
+
+
+def state_of_params(params: Params) -> dict[str, np.ndarray[Any, Any]]:
+    """Parameters as arrays of a model file."""
+    values = {spec.name: getattr(params, spec.name) for spec in fields(params)}
+    belief = values.pop("annotators")
+    arrays = {name: np.asarray(value) for name, value in values.items() if value is not None}
+    if belief is not None:
+        arrays |= {f"annotators.{spec.name}": getattr(belief, spec.name) for spec in fields(belief)}
+    return arrays
+
+
+def _stored_belief(arrays: Mapping[str, np.ndarray[Any, Any]]) -> AnnotatorBelief | None:
+    own = _under("annotators", arrays)
+    if not own:
+        return None
+    belief = AnnotatorBelief(**own)
+    if belief.own.shape != belief.posterior.shape or belief.pool.shape != belief.posterior.shape[1:]:
+        raise ValueError("the arrays of annotators do not fit each other")
+    return belief
+
+
+def _under(prefix: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+    """Arrays whose names start with the prefix and a dot, without them."""
+    return {name[len(prefix) + 1 :]: array for name, array in arrays.items() if name.startswith(f"{prefix}.")}
+
+
+def state_of_prior(prior: LearnedPrior | None, label_prior: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """A label prior as arrays of a model file; a plugged-in classifier as the bytes that skops makes of it."""
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    if not isinstance(label_prior, str):
+        from skops import io as skops_io
+
+        models = () if prior is None or isinstance(prior.head, Head) else prior.head.models
+        arrays["plugged_in"] = np.frombuffer(skops_io.dumps([label_prior, list(models)]), dtype=np.uint8)
+    if prior is None:
+        return arrays
+    head = prior.head.arrays()
+    for prefix, part in (
+        ("head", head),
+        ("for_votes", joined_arrays(prior.for_votes)),
+        ("for_words", joined_arrays(prior.for_words)),
+    ):
+        arrays |= {f"{prefix}.{name}": array for name, array in part.items()}
+    return arrays
+
+
+def stored_prior(
+    arrays: Mapping[str, np.ndarray[Any, Any]], params: Params, trusted: Sequence[str]
+) -> tuple[LearnedPrior | None, Any]:
+    """The label prior among the arrays of a model file, and the classifier that was plugged in, if one was."""
+    plugged_in: Any = None
+    models: list[Any] = []
+    if "plugged_in" in arrays:
+        plugged_in, models = _from_skops(arrays["plugged_in"].tobytes(), trusted)
+    own = _under("head", arrays)
+    if not own:
+        return None, plugged_in
+    n_classes, n_words = len(params.class_prior), params.topic_words.shape[1]
+    head = Head.from_arrays(own) if plugged_in is None else WrappedHead.from_arrays(own, models)
+    if isinstance(head, Head):
+        n_features = (0 if head.idf is None else n_words) + (0 if head.dense_mean is None else n_classes)
+        if head.coef.shape != (n_features, n_classes) or (head.idf is not None and head.idf.shape != (n_words,)):
+            raise ValueError("the arrays of the label prior do not fit the others")
+    joined = [joined_from(_under(name, arrays)) for name in ("for_votes", "for_words")]
+    if any(part.profiles.rates.shape[1:] != (n_classes,) for part in joined):
+        raise ValueError("the arrays of the profiles do not fit the others")
+    return LearnedPrior(head, *joined), plugged_in
+
+
+def _from_skops(blob: bytes, trusted: Sequence[str]) -> tuple[Any, list[Any]]:
+    from skops import io as skops_io
+
+    strange = sorted(set(skops_io.get_untrusted_types(data=blob)) - set(trusted))
+    if strange:
+        raise ModelFileError(
+            f"the model's classifier holds types that are not trusted: {', '.join(strange)}; "
+            "if you know where the file comes from, name them in load(path, trusted=[...])"
+        )
+    label_prior, models = skops_io.loads(blob, trusted=list(trusted))
+    return label_prior, models
 
 
 def _array_bytes(array: np.ndarray[Any, Any]) -> bytes:

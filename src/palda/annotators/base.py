@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["AnnotatorBelief", "AnnotatorModel", "BeliefModel", "VoteEvidence", "by_class_and_state"]
+__all__ = ["AnnotatorBelief", "AnnotatorModel", "VoteEvidence", "by_class_and_state"]
 
 
 class VoteEvidence(NamedTuple):
@@ -31,22 +31,6 @@ class VoteEvidence(NamedTuple):
     def log_odds(self) -> Array:
         """What the votes say for "present", in nats; 0 where nobody voted: silence is not a "no"."""
         return self.present - self.absent
-
-
-class AnnotatorModel(Protocol):
-    """Pure functions of votes, rates and label probabilities."""
-
-    def evidence(self, votes: Votes, rates: Array) -> VoteEvidence:
-        """What the votes say about each label."""
-
-    def count(self, votes: Votes, label_probs: Array) -> Array:
-        """Additive statistics of the annotators, given what is believed of the labels."""
-
-    def update(self, counts: Array, rates: Array) -> Array:
-        """Rates that maximise the bound, given the statistics; annotators without votes keep theirs."""
-
-    def start(self, n_annotators: int) -> Array:
-        """Rates before anything is known."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +55,17 @@ class AnnotatorBelief:
         """(annotators, ..., 2): what was believed before any vote."""
         return np.where(np.isnan(self.own), self.pool, self.own)
 
+    def with_strangers(self, n_strangers: int) -> AnnotatorBelief:
+        """The same, and so many more annotators of whom nothing is known but their pool."""
+        pool = np.broadcast_to(self.pool, (n_strangers, *self.pool.shape))
+        return AnnotatorBelief(
+            np.concatenate((self.posterior, pool)),
+            self.pool,
+            np.concatenate((self.own, np.full(pool.shape, np.nan))),
+        )
 
-class BeliefModel(Protocol):
+
+class AnnotatorModel(Protocol):
     """Pure functions of votes, beliefs about annotators and label probabilities.
 
     The bound of the labels under ``evidence``, less ``divergence``, never falls when labels and ``update`` take turns.

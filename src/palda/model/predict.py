@@ -48,7 +48,7 @@ class Temper(NamedTuple):
 
 def for_prediction(params: Params) -> Params:
     """Parameters that new documents are judged by: χ / Σχ in place of q(β) (maths, eq. 25), and nobody's votes."""
-    return replace(params, word_counts=None, word_prior=None, annotator_rates=None)
+    return replace(params, word_counts=None, word_prior=None, annotators=None)
 
 
 def speech(params: Params) -> Speech:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from palda.annotators.base import AnnotatorBelief
+
     Array = NDArray[np.float64]
 
 __all__ = ["Params", "ShardStats", "StepInfo", "merge"]
@@ -21,14 +23,14 @@ __all__ = ["Params", "ShardStats", "StepInfo", "merge"]
 
 @dataclass(frozen=True)
 class Params:
-    """Everything that is learned, as plain arrays."""
+    """Everything that EM learns, as plain arrays."""
 
     topic_prior: Array  # α, (classes, 2, topics)
     topic_words: Array  # β, (topics, words); its posterior mean when smoothed
     class_prior: Array  # ξ, (classes,)
     word_counts: Array | None = None  # χ, (topics, words); None when not smoothed
     word_prior: float | None = None  # η; None when not smoothed
-    annotator_rates: Array | None = None  # what the annotator model learned, an entry an annotator; None without votes
+    annotators: AnnotatorBelief | None = None  # None without votes
 
     @property
     def smoothed(self) -> bool:

@@ -38,9 +38,9 @@ _DOCS_PER_BLOCK = 4096
 
 
 def inverse_document_frequencies(counts: Matrix) -> Array:
-    """Smooth idf of each word, 1 + log((1 + D) / (1 + documents that have it)): no word weighs nothing."""
+    """Smooth idf of each word, 1 + log((1 + D) / (1 + documents that have it)); 0 if none has: it says nothing."""
     present = np.bincount(counts.indices[counts.data > 0], minlength=counts.shape[1])
-    idf: Array = 1.0 + np.log((1.0 + counts.shape[0]) / (1.0 + present))
+    idf: Array = np.where(present > 0, 1.0 + np.log((1.0 + counts.shape[0]) / (1.0 + present)), 0.0)
     return idf
 
 

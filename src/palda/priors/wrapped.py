@@ -10,7 +10,7 @@ recalibration on the soft targets, out of fold, puts the probabilities right.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from palda.priors.features import compact
 from palda.priors.folds import assign_folds, checked_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -51,6 +51,22 @@ class WrappedHead:
     def log_odds(self, X: Any) -> Array:
         """Calibrated log-odds (documents, classes) of documents that the classifiers were not trained on."""
         return self.platt.apply(_scores(self.models, self.together, _indexable(X), self.base_rates, self.platt.limit))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything but the classifiers themselves, ready for an npz file."""
+        return {
+            "together": np.array(self.together),
+            "base_rates": self.base_rates,
+            "slope": self.platt.slope,
+            "offset": self.platt.offset,
+            "limit": np.array(self.platt.limit),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], models: Sequence[Any]) -> Self:
+        """The head that ``arrays`` was taken from, with its classifiers."""
+        platt = Platt(arrays["slope"], arrays["offset"], float(arrays["limit"]))
+        return cls(tuple(models), bool(arrays["together"]), arrays["base_rates"], platt)
 
 
 @dataclass(frozen=True, eq=False)

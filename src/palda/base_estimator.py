@@ -1,0 +1,399 @@
+"""What both estimators share: checks, fitting by either kind of label prior, prediction, files."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from scipy import sparse
+from scipy.special import expit, logit
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import TransformerTags, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from palda import metrics
+from palda.base_rate_fit import fit_base_rates, word_probs
+from palda.crowd import CrowdSettings
+from palda.data.types import Corpus, names_array
+from palda.engine.threads import Threads, resolve_n_jobs
+from palda.errors import PaldaWarning
+from palda.explain import REST, head_weights, topic_weights
+from palda.fit import Settings, cut_shards, explain_shards, shares_of_topics
+from palda.inputs import label_table
+from palda.kernels import Stopping
+from palda.learn import LearnPlan, learn
+from palda.metrics.thresholds import choose_thresholds
+from palda.model.predict import Temper, for_prediction
+from palda.model.start import default_n_topics
+from palda.persist import save_state, state_of_params, state_of_prior, stored_params, stored_prior
+from palda.priors import base_rate
+from palda.priors.wrapped import check_classifier
+from palda.progress import Progress
+from palda.topic_evidence import TopicPlan
+
+if TYPE_CHECKING:
+    import os
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from palda.annotators.base import AnnotatorModel
+    from palda.data.types import Counts
+    from palda.explain import WordTable
+    from palda.fit import Best, Labelled, Shard
+    from palda.learn import Learned
+    from palda.model.state import Params
+    from palda.persist import SavedModel
+    from palda.priors.label_sets import Profiles
+    from palda.priors.learned import LearnedPrior
+    from palda.priors.logistic import Head
+    from palda.priors.wrapped import WrappedHead
+
+    Array = NDArray[np.float64]
+
+__all__ = ["TopicEstimator", "as_many"]
+
+_STOPPING = Stopping(max_passes=30, tolerance=1e-3, leaps=True)
+_LEAST_DOCS = 50  # fewer documents are too few for a label prior to learn from
+_CROWD_ROUNDS, _CROWD_TOL = 50, 1e-5  # of the votes' EM inside a turn of learning
+_PRIORS = ("stacked", "topics", "words", "base_rate")
+_MEASURES = ("micro_f1", "macro_f1", "jaccard")
+
+
+class TopicEstimator(BaseEstimator):
+    """Parameters are checked when ``fit`` is called; what was learned is in attributes that end in an underscore."""
+
+    def _settings(self, annotators: AnnotatorModel | None = None) -> Settings:
+        self._check_settings()
+        return Settings(
+            annotators=annotators,
+            inference=self.inference,
+            max_iter=self.max_iter,
+            tol=float(self.tol),
+            stopping=_STOPPING,
+            engine=Threads(resolve_n_jobs(self.n_jobs)),
+        )
+
+    def _check_settings(self) -> None:
+        _check_choice("inference", self.inference, ("joint", "mean_field"))
+        if isinstance(self.label_prior, str):
+            _check_choice("label_prior", self.label_prior, _PRIORS)
+        else:
+            check_classifier(self.label_prior)
+        if isinstance(self.thresholds, str):
+            _check_choice("thresholds", self.thresholds, _MEASURES)
+        elif not isinstance(self.thresholds, (int, float, np.number)) or not 0 < self.thresholds < 1:
+            raise ValueError(f"thresholds={self.thresholds!r} must lie between 0 and 1, or be {_listed(_MEASURES)}")
+        _check_count("n_topics", self.n_topics, or_auto=True)
+        _check_count("n_profiles", self.n_profiles, or_auto=True)
+        _check_count("n_init", self.n_init)
+        _check_count("max_iter", self.max_iter)
+        if self._is_base_rate() and self.n_profiles not in ("auto", 1):
+            raise ValueError(f'n_profiles={self.n_profiles!r} needs a label prior that learns, not "base_rate"')
+        if not isinstance(self.tol, (int, float, np.floating)) or not self.tol >= 0:
+            raise ValueError(f"tol={self.tol!r} must be a number of at least 0")
+
+    def _is_base_rate(self) -> bool:
+        return isinstance(self.label_prior, str) and self.label_prior == "base_rate"
+
+    def _counts(self, X: Any, *, reset: bool) -> Counts:
+        """Counts as a canonical CSR matrix; the caller's own is never changed."""
+        if isinstance(X, Corpus):
+            X = X.counts
+        checked = validate_data(
+            self, X, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32, np.int64, np.int32),
+            ensure_non_negative=True,
+        )  # fmt: skip
+        counts: Counts = sparse.csr_array(checked)
+        if not counts.has_canonical_format:
+            counts = counts.copy()
+            counts.sum_duplicates()
+        return counts
+
+    def _plan(self, counts: Counts, n_classes: int, settings: Settings) -> tuple[TopicPlan, int]:
+        """How topics are fitted, and a seed for everything else that is drawn."""
+        self.n_topics_ = default_n_topics(counts, n_classes) if self.n_topics == "auto" else int(self.n_topics)
+        random = check_random_state(self.random_state)
+        seeds = [int(random.randint(np.iinfo(np.int32).max)) for _ in range(self.n_init)]
+
+        def watch() -> Any:
+            return Progress(verbose=self.verbose, max_iter=self.max_iter, tol=self.tol).step
+
+        plan = TopicPlan(self.n_topics_, bool(self.smoothing), settings, seeds, watch)
+        return plan, int(random.randint(np.iinfo(np.int32).max))
+
+    def _fit_together(self, data: Labelled, settings: Settings) -> Array:
+        """Base rates for a label prior; gives Δ back."""
+        plan, seed = self._plan(data.counts, data.known.shape[1], settings)
+        chooses = isinstance(self.thresholds, str) or self.inference == "joint"
+        found = fit_base_rates(data, plan, seed, hold_out=chooses)
+        self._prior: LearnedPrior | None = None
+        self.temper_ = found.temper
+        self._keep_topics(found.topics)
+        known = data.known[found.held_out]
+        targets = np.where(known >= 0, known, np.nan if data.votes is None else found.label_probs[found.held_out])
+        self.thresholds_ = self._thresholds(targets, found.held_out_probs)
+        return found.label_probs
+
+    def _fit_learned(self, data: Labelled, settings: Settings, annotators: AnnotatorModel) -> Learned:
+        """A label prior that learns; gives back what else was learned with it."""
+        plan, seed = self._plan(data.counts, data.known.shape[1], settings)
+        found = learn(
+            data,
+            LearnPlan(
+                self.label_prior,
+                None if self.n_profiles == "auto" else int(self.n_profiles),
+                plan,
+                CrowdSettings(annotators, _CROWD_ROUNDS, _CROWD_TOL, settings.engine),
+                seed,
+            ),
+        )
+        self._prior = found.prior
+        self.temper_ = found.temper
+        self._keep_topics(found.topics)
+        spoken_of = np.where(found.weights > 0, found.label_probs, np.nan)
+        probs = expit(0.0 if found.prior is None else found.prior.for_words.log_odds(found.head_log_odds))
+        self.thresholds_ = self._thresholds(spoken_of, np.broadcast_to(probs, spoken_of.shape))
+        return found
+
+    def _learns(self, data: Labelled) -> bool:
+        return not self._is_base_rate() and len(data.known) >= _LEAST_DOCS
+
+    def _thresholds(self, targets: Array, probs: Array) -> Array:
+        n_classes = probs.shape[1]
+        if not isinstance(self.thresholds, str):
+            return np.full(n_classes, float(self.thresholds))
+        if not len(probs) or np.isnan(targets).all():
+            return np.full(n_classes, 0.5)
+        return choose_thresholds(targets, probs, cast("Any", self.thresholds))
+
+    def _keep_topics(self, run: Best) -> None:
+        self._params = cast("Params", run.params)
+        self.lower_bounds_ = np.array(run.bounds)
+        self.lower_bound_ = run.bound
+        self.n_iter_ = len(run.bounds)
+        self.converged_ = run.converged
+        self.worst_fall_ = run.worst_fall
+        if run.interrupted:
+            warnings.warn("interrupted; the best parameters so far are kept", PaldaWarning, stacklevel=4)
+        elif not run.converged:
+            message = f"EM did not converge in {self.n_iter_} iterations; raise max_iter or tol"
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
+        if not run.newton_converged:
+            warnings.warn("Newton's method for the Dirichlet priors did not converge", ConvergenceWarning, stacklevel=4)
+
+    @property
+    def topic_words_(self) -> Array:
+        """β, (topics, words): the posterior mean when smoothed."""
+        check_is_fitted(self)
+        return self._params.topic_words
+
+    @property
+    def topic_prior_(self) -> Array:
+        """α, (classes, 2, topics): ``[i, 1]`` when class i is present, ``[i, 0]`` when it is absent."""
+        check_is_fitted(self)
+        return self._params.topic_prior
+
+    @property
+    def class_prior_(self) -> Array:
+        """ξ: the share of documents that have each class."""
+        check_is_fitted(self)
+        return self._params.class_prior
+
+    @property
+    def head_(self) -> Head | WrappedHead | None:
+        """What reads documents: ``Head``, or the plugged-in classifiers; None if the label prior is a base rate."""
+        check_is_fitted(self)
+        return None if self._prior is None else self._prior.head
+
+    @property
+    def profiles_(self) -> Profiles | None:
+        """Label-set profiles that predictions go through: ``weights`` and ``rates``; None for base rates."""
+        check_is_fitted(self)
+        return None if self._prior is None else self._prior.for_words.profiles
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_params")
+
+    def predict_proba(self, X: Any) -> Array:
+        """(documents, classes): probability that each class is present, from the words alone.
+
+        A document without any word that was seen in training gets the base rates.
+        """
+        check_is_fitted(self)
+        counts = self._counts(X, reset=False)
+        if self._prior is None:
+            return word_probs(counts, self._params, self.temper_, self._settings())
+        return expit(self._prior_log_odds(counts))
+
+    def _prior_log_odds(self, counts: Counts) -> Array:
+        """What the label prior says about new documents."""
+        prior = cast("LearnedPrior", self._prior)
+        log_odds = prior.log_odds(counts, self._topic_evidence(counts))
+        return np.where(self._is_silent(counts), base_rate.log_odds(self._params.class_prior), log_odds)
+
+    def _is_silent(self, counts: Counts) -> NDArray[np.bool_]:
+        """(documents, 1): whether a document has no word that the label prior has seen."""
+        idf = getattr(self.head_, "idf", None)
+        seen = counts.sum(axis=1) if idf is None else counts @ (idf > 0).astype(np.float64)
+        silent: NDArray[np.bool_] = np.asarray(seen).reshape(-1, 1) == 0
+        return silent
+
+    def _topic_evidence(self, counts: Counts) -> Array | None:
+        if self._prior is None or not self._prior.reads_topics:
+            return None
+        return explain_shards(self._wordy_shards(counts), self._params, self.temper_, self._settings()).evidence
+
+    def _wordy_shards(self, counts: Counts) -> list[Shard]:
+        """Shards of new documents, of whose labels nothing is known."""
+        return cut_shards(counts, np.full((counts.shape[0], len(self._params.class_prior)), -1, dtype=np.int8))
+
+    def transform(self, X: Any) -> Array:
+        """(documents, topics): share of each document's words that each topic wrote.
+
+        A document without any known word gets the shares that its classes are expected to have.
+        """
+        check_is_fitted(self)
+        counts = self._counts(X, reset=False)
+        shards, params, settings = self._wordy_shards(counts), for_prediction(self._params), self._settings()
+        if self._prior is not None:
+            return shares_of_topics(shards, params, self._prior_log_odds(counts), settings)
+        if self.inference == "mean_field":
+            return shares_of_topics(shards, params, None, settings)
+        evidence = explain_shards(shards, params, self.temper_, settings).evidence
+        return shares_of_topics(shards, params, base_rate.log_odds(params.class_prior) + evidence, settings)
+
+    def explain(self, X: Any, label: Any = None) -> pd.DataFrame:
+        """The words that spoke for and against each class, or one, in each document.
+
+        A row a document, class and word of it, with the word's ``weight`` in nats: positive for, negative against. In
+        each document the weights for a class, strongest first, sum to the log-odds of ``predict_proba`` less those of
+        ``class_prior_``. What no single word says has the row ``"(rest)"``: the prior's offset against the base rate,
+        and what the other classes say through the label-set profiles.
+        """
+        import pandas as pd
+
+        check_is_fitted(self)
+        chosen = list(range(len(self.classes_))) if label is None else [self._class_number(label)]
+        counts = self._counts(X, reset=False)
+        names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
+        names = np.append(names.astype(object), REST)  # the last one is found under -1
+        ids = names_array(X.doc_ids) if isinstance(X, Corpus) else np.arange(counts.shape[0])
+        tables = []
+        for column, table in zip(chosen, self._word_tables(counts, chosen), strict=True):
+            order = np.lexsort((-np.abs(table.weight), table.doc))
+            frame = pd.DataFrame(
+                {
+                    "doc": ids[table.doc],
+                    "label": self.classes_[column],
+                    "word": names[table.word],
+                    "weight": table.weight,
+                }
+            )
+            tables.append(frame.iloc[order])
+        return pd.concat(tables, ignore_index=True)
+
+    def _word_tables(self, counts: Counts, chosen: list[int]) -> list[WordTable]:
+        shards, settings = self._wordy_shards(counts), self._settings()
+        if self._prior is None:
+            if self.inference == "mean_field":
+                raise ValueError('explain needs inference="joint": as published, words are not weighed one by one')
+            return topic_weights(shards, self._params, self.temper_, settings, chosen)
+        said = self._prior_log_odds(counts) - logit(self._params.class_prior)
+        topics = (shards, self._params, self.temper_, settings) if self._prior.reads_topics else None
+        return head_weights(counts, self._prior, said, topics, chosen)
+
+    def _class_number(self, label: Any) -> int:
+        found = np.flatnonzero(self.classes_ == label)
+        if len(found) != 1:
+            raise ValueError(f"label={label!r} is not one of the classes {', '.join(map(str, self.classes_[:20]))}")
+        return int(found[0])
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """(documents, classes): 1 where the probability of a class reaches its threshold (``thresholds_``)."""
+        return (self.predict_proba(X) >= self.thresholds_).astype(np.int64)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Micro-F1 of the predictions against the truth; unknown labels are left out."""
+        return float(metrics.micro_f1(label_table(y)[0], self.predict(X)))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file, whole or not at all; ``palda.load`` reads it back."""
+        check_is_fitted(self)
+        arrays: dict[str, NDArray[Any]] = state_of_params(self._params) | state_of_prior(self._prior, self.label_prior)
+        arrays |= {"lower_bounds": self.lower_bounds_, "thresholds": self.thresholds_}
+        state = {
+            "estimator": type(self).__name__,
+            "settings": {name: _plain(value) for name, value in self.get_params(deep=False).items()},
+            "converged": bool(self.converged_),
+            "lower_bound": float(self.lower_bound_),
+            "worst_fall": float(self.worst_fall_),
+            "temper": list(self.temper_),
+        }
+        if hasattr(self, "feature_names_in_"):
+            state["feature_names"] = self.feature_names_in_.tolist()
+        self._add_state(arrays, state)
+        save_state(path, arrays, state)
+
+    def _add_state(self, arrays: dict[str, NDArray[Any]], state: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def _take_state(self, saved: SavedModel, trusted: tuple[str, ...]) -> None:
+        """Become what was saved."""
+        self._params = stored_params(saved.arrays)
+        self._prior, plugged_in = stored_prior(saved.arrays, self._params, trusted)
+        if plugged_in is not None:
+            self.label_prior = plugged_in
+        self.lower_bounds_ = saved.arrays["lower_bounds"]
+        self.thresholds_ = saved.arrays["thresholds"]
+        as_many(list(self.thresholds_), self._params.class_prior, "classes")
+        self.n_iter_ = len(self.lower_bounds_)
+        self.n_features_in_ = self._params.topic_words.shape[1]
+        if "feature_names" in saved.state:
+            words = as_many(saved.state["feature_names"], self._params.topic_words.T, "features")
+            self.feature_names_in_ = np.array(words, dtype=object)
+        self.converged_ = bool(saved.state["converged"])
+        self.lower_bound_ = float(saved.state["lower_bound"])
+        self.worst_fall_ = float(saved.state["worst_fall"])
+        self.temper_ = Temper(*(float(number) for number in saved.state["temper"]))
+        self.n_topics_ = len(self._params.topic_words)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        tags.target_tags.required = True
+        tags.transformer_tags = TransformerTags()
+        return tags
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name}={value!r} is not known; choose from {_listed(choices)}")
+
+
+def _check_count(name: str, value: Any, *, or_auto: bool = False) -> None:
+    if or_auto and isinstance(value, str) and value == "auto":
+        return
+    if not isinstance(value, (int, np.integer)) or value < 1:
+        raise ValueError(f"{name}={value!r} must be a whole number of at least 1")
+
+
+def _listed(choices: tuple[str, ...]) -> str:
+    return ", ".join(map(repr, choices))
+
+
+def _plain(setting: Any) -> Any:
+    """What JSON can hold of a setting; not a random generator in mid-stream, nor a classifier, which is kept apart."""
+    if isinstance(setting, np.generic):
+        return setting.item()
+    return setting if isinstance(setting, (str, int, float, bool, type(None))) else None
+
+
+def as_many(names: list[object], columns: Array, kind: str) -> list[object]:
+    """The names, if there are as many as there are columns."""
+    if len(names) != len(columns):
+        raise ValueError(f"there are {len(names)} names for {len(columns)} {kind}")
+    return names

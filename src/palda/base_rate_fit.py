@@ -1,0 +1,96 @@
+"""Fits with base rates for a label prior, as published: words and votes give the labels together, in one EM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from scipy.special import expit
+
+from palda.fit import cut_shards, explain_shards, label_probs, run_em
+from palda.held_out import FoldModel, fit_folds, label_likelihoods, temper_of
+from palda.model.predict import Temper, for_prediction
+from palda.priors import base_rate
+from palda.priors.folds import assign_folds
+from palda.topic_evidence import fit_topics, start_params
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from palda.annotators.base import AnnotatorBelief
+    from palda.data.types import Counts
+    from palda.fit import Best, Labelled, Settings
+    from palda.model.state import Params
+    from palda.topic_evidence import TopicPlan
+
+    Array = NDArray[np.float64]
+    Rows = NDArray[np.int64]
+
+__all__ = ["BaseRateFit", "fit_base_rates", "word_probs"]
+
+_N_FOLDS = 5
+_LEAST_DOCS = 50  # fewer documents are too few to hold some back
+
+
+@dataclass(frozen=True, eq=False)
+class BaseRateFit:
+    """A topic model, and what it says about the documents that were held back from another one like it."""
+
+    topics: Best
+    temper: Temper
+    label_probs: Array  # Δ
+    held_out: Rows  # documents that were held back; none if there are too few, or no choice needs them
+    held_out_probs: Array
+
+
+def fit_base_rates(data: Labelled, plan: TopicPlan, seed: int, *, hold_out: bool) -> BaseRateFit:
+    """EM on all documents, and on four fifths of them if something is to be chosen on the others."""
+
+    def start_of(some: Labelled, seed: int) -> Params:
+        return replace(start_params(some.counts, some.guess, plan, seed), annotators=_first_belief(some, plan.settings))
+
+    topics = fit_topics(data.shards(), lambda seed: start_of(data, seed), plan)
+    params = cast("Params", topics.params)
+    probs = label_probs(data.shards(), params, plan.settings)
+    nothing = np.empty(0, dtype=np.int64)
+    if topics.interrupted or not hold_out or len(data.known) < _LEAST_DOCS:
+        return BaseRateFit(topics, Temper(), probs, nothing, np.empty((0, probs.shape[1])))
+
+    def fit_rows(rows: Rows) -> Params:
+        some = data.take(rows)
+        start = start_of(some, plan.seeds[0])
+        return run_em(some.shards(), start, plan.settings).params or start
+
+    models = fit_folds(assign_folds(data.guess, _N_FOLDS, seed), fit_rows, which=[0])
+    temper = Temper()
+    if plan.settings.inference == "joint":
+        temper = temper_of(models, data.counts, lambda model: _likelihoods(model, data, plan.settings), plan.settings)
+    rows = models[0].rows
+    return BaseRateFit(
+        topics, temper, probs, rows, word_probs(data.counts[rows], models[0].params, temper, plan.settings)
+    )
+
+
+def word_probs(counts: Counts, params: Params, temper: Temper, settings: Settings) -> Array:
+    """Probability of each class in new documents, from the words alone."""
+    shards = cut_shards(counts, np.full((counts.shape[0], len(params.class_prior)), -1, dtype=np.int8))
+    if settings.inference == "mean_field":
+        return label_probs(shards, for_prediction(params), settings)
+    evidence = explain_shards(shards, params, temper, settings).evidence
+    probs: Array = expit(base_rate.log_odds(params.class_prior) + evidence)
+    return probs
+
+
+def _first_belief(data: Labelled, settings: Settings) -> AnnotatorBelief | None:
+    if data.votes is None or settings.annotators is None or data.belief is None:
+        return None
+    return settings.annotators.update(settings.annotators.count(data.votes, data.guess), data.belief)
+
+
+def _likelihoods(model: FoldModel, data: Labelled, settings: Settings) -> tuple[Array, Array]:
+    known = data.known[model.rows]
+    if data.votes is None or settings.annotators is None or model.params.annotators is None:
+        return label_likelihoods(known, None)
+    said = settings.annotators.evidence(data.votes.take(model.rows), model.params.annotators)
+    return label_likelihoods(known, said)

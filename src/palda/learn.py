@@ -1,0 +1,239 @@
+"""The label prior that learns: a head that reads documents and the labels it learns from take turns.
+
+Votes and the head's out-of-fold opinion give the labels Δ; from Δ the head and what is believed of annotators are
+learned anew. Words count once: through the head, not in Δ's update as well. Every opinion on a training document comes
+from models that have not seen its fold, topic models included. Known labels are the same without votes: one turn is
+enough unless some of them are unknown.
+
+What is chosen for the labels - the number of profiles, κ, the last turn - is chosen by how well hidden votes are
+predicted; what is chosen for new documents, by how well labels are that were held back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+from scipy.special import expit, logit
+
+from palda.crowd import CrowdState, cut_votes, fit_crowd, start_state, subset, votes_log_likelihood
+from palda.model.predict import Temper
+from palda.priors import label_sets
+from palda.priors.calibration import fit_platt
+from palda.priors.folds import assign_folds
+from palda.priors.joined import Evidence, Joined, choose_joined, for_new_documents, likeliest_joined
+from palda.priors.label_sets import ProfilePrior
+from palda.priors.learned import LearnedPrior
+from palda.priors.logistic import HeadFit, HeadSettings, fit_head
+from palda.priors.wrapped import WrappedFit, fit_wrapped
+from palda.topic_evidence import fit_topics, labelled_shards, read_topics, start_params
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from palda.annotators.base import AnnotatorBelief
+    from palda.crowd import CrowdSettings
+    from palda.data.types import Votes
+    from palda.fit import Best, Labelled
+    from palda.topic_evidence import TopicPlan, TopicReading
+
+    Array: TypeAlias = NDArray[np.float64]
+    Rows: TypeAlias = NDArray[np.int64]
+
+__all__ = ["N_FOLDS", "LearnPlan", "Learned", "learn"]
+
+N_FOLDS = 3
+"""Folds of heads and topic models; with five, heads cost twice as much and were no better on any public data set."""
+
+_MOST_TURNS = 4
+_WORTH_A_TURN = 1e-4  # relative growth of the likelihood of hidden votes
+_FIRST_ROUNDS = 10  # of EM on the votes alone: enough to sort annotators, too few to collapse where votes are few
+_HIDDEN = 0.2  # share of the votes that judge
+_MOST_PAIRS = 500_000  # (document, class) pairs looked at when profiles and κ are chosen
+_LEAST = 1e-6  # probabilities are this far from 0 and 1
+
+
+@dataclass(frozen=True)
+class LearnPlan:
+    """How a label prior is learned."""
+
+    label_prior: Any  # "words", "topics", "stacked", or a classifier
+    n_profiles: int | None  # None: as many as predict better
+    topics: TopicPlan
+    crowd: CrowdSettings
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """Everything that was learned, for new documents and about the training documents."""
+
+    prior: LearnedPrior | None  # None if learning was interrupted before the first turn was over
+    topics: Best
+    temper: Temper
+    head_log_odds: Array  # (docs, classes), out of fold
+    label_probs: Array  # Δ
+    weights: Array  # (docs, classes): 1 where votes or known labels speak of a label
+    belief: AnnotatorBelief | None
+    log_likelihoods: Array  # of the hidden votes, an entry a turn
+
+
+@dataclass(frozen=True, eq=False)
+class _Turn:
+    """Where things stand after a turn; nothing was read before the first."""
+
+    label_probs: Array
+    belief: AnnotatorBelief | None
+    fit: HeadFit | WrappedFit | None = None
+    joined: Joined | None = None
+    score: float = -np.inf
+
+    @property
+    def n_features(self) -> int:
+        return len(self.fit.fold_coef) if isinstance(self.fit, HeadFit) else 0
+
+
+def learn(data: Labelled, plan: LearnPlan) -> Learned:
+    """Head, profiles, topics, annotators and labels."""
+    learner = _Learner(data, plan)
+    turns = [learner.start()]
+    folds = assign_folds(turns[0].label_probs, N_FOLDS, plan.seed)
+    reading: TopicReading | None = None
+    for number in range(_MOST_TURNS):
+        if learner.reads_topics_in(number):
+            reading = read_topics(data.counts, turns[-1].label_probs, folds, plan.topics, reading)
+            if reading.model.interrupted:
+                break
+        turns.append(learner.take_turn(turns[-1], folds, reading))
+        gained = turns[-1].score - turns[-2].score
+        if not learner.reads_topics_in(number + 1) and not gained > _WORTH_A_TURN * abs(turns[-1].score):
+            break
+    return learner.finished(turns, reading)
+
+
+class _Learner:
+    """What stays the same from turn to turn."""
+
+    def __init__(self, data: Labelled, plan: LearnPlan) -> None:
+        self.data, self.plan = data, plan
+        known, votes = data.known, data.votes
+        spoken_of = known >= 0 if votes is None else (known >= 0) | (votes.per_pair() > 0)
+        self.weights = spoken_of.astype(np.float64)
+        self.settled = bool((known >= 0).all())
+        rng = np.random.default_rng(plan.seed)
+        n_judges = min(len(known), max(1, _MOST_PAIRS // known.shape[1]))
+        self.judges = np.sort(rng.choice(len(known), n_judges, replace=False))  # documents that profiles are chosen on
+        self.held_back = (rng.random(n_judges) < 0.5)[:, None]
+        self.hidden = rng.random(0 if votes is None else len(votes)) < _HIDDEN
+
+    def start(self) -> _Turn:
+        """Labels from the votes alone, if there are any."""
+        data, model = self.data, self.plan.crowd.annotators
+        if data.votes is None or data.belief is None:
+            return _Turn(data.guess, None)
+        belief = data.belief
+        if not belief.has_history.any():
+            belief = model.update(model.count(data.votes, data.guess), belief)
+        settings = replace(self.plan.crowd, max_iter=_FIRST_ROUNDS)
+        found = fit_crowd(cut_votes(data.votes, data.known), start_state(belief, data.guess), settings)
+        return _Turn(found.label_probs, found.state.belief)
+
+    def reads_topics_in(self, number: int) -> bool:
+        """Whether topic models are fitted in a turn: at most twice, and when the labels are worth it."""
+        kind = self.plan.label_prior
+        if not isinstance(kind, str) or kind == "words" or number >= _MOST_TURNS:
+            return False
+        if self.settled:
+            return number == 0
+        return number == 1 or (number == 0 and kind == "topics")
+
+    def take_turn(self, before: _Turn, folds: Rows, reading: TopicReading | None) -> _Turn:
+        """A head learned from the labels, then labels and annotators from the head and the votes."""
+        fit = self._fit_head(before, folds, reading)
+        base = logit(np.clip(fit.head.base_rates, _LEAST, 1.0 - _LEAST))
+        data, belief = self.data, before.belief
+        if data.votes is None or belief is None:
+            joined = Joined.head_alone(base)
+            probs = label_sets.e_step(joined.evidence(fit.log_odds), data.known, joined.profiles).label_probs
+            return _Turn(probs, None, fit, joined)
+        joined, score = self._choose(belief, fit.log_odds, base)
+        settings = replace(self.plan.crowd, learn_profiles=len(joined.profiles.weights) > 1)
+        state = CrowdState(belief, joined.profiles, ProfilePrior(expit(base)))
+        found = fit_crowd(cut_votes(data.votes, data.known, joined.evidence(fit.log_odds)), state, settings)
+        joined = replace(joined, profiles=found.state.profiles)
+        return _Turn(found.label_probs, found.state.belief, fit, joined, score)
+
+    def _fit_head(self, before: _Turn, folds: Rows, reading: TopicReading | None) -> HeadFit | WrappedFit:
+        weights = None if self.weights.all() else self.weights
+        kind, engine, counts = self.plan.label_prior, self.plan.crowd.engine, self.data.counts
+        if not isinstance(kind, str):
+            return fit_wrapped(
+                kind, counts, before.label_probs, weights=weights, folds=folds, seed=self.plan.seed, engine=engine
+            )
+        return fit_head(
+            before.label_probs,
+            counts=None if kind == "topics" else counts,
+            dense=None if reading is None else reading.evidence,
+            weights=weights,
+            folds=folds,
+            settings=HeadSettings(seed=self.plan.seed, engine=engine),
+            start=before.fit if isinstance(before.fit, HeadFit) else None,
+        )
+
+    def _choose(self, belief: AnnotatorBelief, head: Array, base: Array) -> tuple[Joined, float]:
+        """Profiles and κ for documents that have votes, and the log-likelihood of the hidden ones."""
+        votes, rows = cast("Votes", self.data.votes), self.judges
+        seen, hidden = (subset(votes, which).take(rows) for which in (~self.hidden, self.hidden))
+        said = self.plan.crowd.annotators.evidence(seen, belief).log_odds
+        return choose_joined(
+            Evidence(self.data.known[rows], said, head[rows]),
+            base,
+            lambda probs: votes_log_likelihood(hidden, probs, belief),
+            n_profiles=self.plan.n_profiles,
+            seed=self.plan.seed,
+        )
+
+    def _for_new_documents(self, fit: HeadFit | WrappedFit, base: Array, label_probs: Array) -> Joined:
+        """Profiles and κ for documents that nobody has voted on.
+
+        The labels of half of the documents are held back; probabilities are judged after recalibration.
+        """
+        rows, out_of_fold = self.judges, fit.log_odds
+        targets, head = label_probs[rows], out_of_fold[rows]
+        weights = self.weights[rows] * self.held_back
+        other = np.where(self.held_back, 0.0, logit(np.clip(targets, _LEAST, 1.0 - _LEAST)) - head)
+
+        def score(probs: Array) -> Array:
+            scores = logit(np.clip(probs, _LEAST, 1.0 - _LEAST))
+            odds = fit_platt(scores, targets, weights).apply(scores)
+            likelihoods: Array = np.sum(weights * (targets * odds - np.logaddexp(0.0, odds)), axis=1)
+            return likelihoods
+
+        given = Evidence(np.full(targets.shape, -1, dtype=np.int8), other, head)
+        joined = likeliest_joined(given, base, score, n_profiles=self.plan.n_profiles, seed=self.plan.seed)
+        return for_new_documents(joined, out_of_fold, label_probs, self.weights)
+
+    def finished(self, turns: list[_Turn], reading: TopicReading | None) -> Learned:
+        """The best turn of those that read as much as the last one."""
+        comparable = [turn for turn in turns if turn.n_features == turns[-1].n_features]
+        best = max(reversed(comparable), key=lambda turn: turn.score)
+        prior = None
+        if best.fit is not None and best.joined is not None:
+            for_words = self._for_new_documents(best.fit, best.joined.base, best.label_probs)
+            prior = LearnedPrior(best.fit.head, best.joined, for_words)
+        return Learned(
+            prior=prior,
+            topics=self._topics_of(best) if reading is None else reading.model,
+            temper=Temper() if reading is None else reading.temper,
+            head_log_odds=np.zeros_like(best.label_probs) if best.fit is None else best.fit.log_odds,
+            label_probs=best.label_probs,
+            weights=self.weights,
+            belief=best.belief,
+            log_likelihoods=np.array([turn.score for turn in turns[1:]]),
+        )
+
+    def _topics_of(self, turn: _Turn) -> Best:
+        """Topics that were not needed to find the labels, but tell what classes are about."""
+        counts, probs, plan = self.data.counts, turn.label_probs, self.plan.topics
+        return fit_topics(labelled_shards(counts, probs), lambda seed: start_params(counts, probs, plan, seed), plan)
