@@ -73,13 +73,15 @@ def _own_topics(counts: Counts, guess: Array, topic_prior: Array) -> Array:
     n_topics = topic_prior.shape[2]
     said = _said_by_blocks(counts, guess)
     present, absent = (_loud(said[:, state], counts, guess if state else 1.0 - guess) for state in (1, 0))
-    present = present[: n_topics - 1]
-    absent = absent[: n_topics - 1 - len(present)]
+    everyday = np.asarray(counts.sum(axis=0), dtype=np.float64)[None]
+    if len(present) + len(absent) == n_topics:
+        everyday = everyday[:0]  # every block has a topic of its own, and there is no room for more
+    present = present[: n_topics - len(everyday)]
+    absent = absent[: n_topics - len(everyday) - len(present)]
     topic_prior[present, 1, np.arange(len(present))] += _TIE
-    topic_prior[:, 0, len(present)] += _TIE
-    topic_prior[absent, 0, len(present) + 1 + np.arange(len(absent))] += _TIE
-    everyday = np.asarray(counts.sum(axis=0), dtype=np.float64).ravel()
-    return np.concatenate((said[present, 1], everyday[None], said[absent, 0]))
+    topic_prior[:, 0, len(present) : len(present) + len(everyday)] += _TIE
+    topic_prior[absent, 0, len(present) + len(everyday) + np.arange(len(absent))] += _TIE
+    return np.concatenate((said[present, 1], everyday, said[absent, 0]))
 
 
 def _said_by_blocks(counts: Counts, guess: Array) -> Array:
