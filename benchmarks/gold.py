@@ -1,6 +1,6 @@
 """As good as gold: from the votes of simulated annotators to within a hair of what the true labels give.
 
-``python -m benchmarks gold`` prints every table; the name of a part prints that part alone, names of data sets narrow it:
+``python -m benchmarks gold`` prints every table; names of parts print those alone, names of data sets narrow them:
 ``python -m benchmarks gold table reuters scene``. Parts: ``table`` (test micro-F1 from votes and from the truth),
 ``adversaries``, ``tenth`` (10% of Reuters), ``parts`` (which part earns what), ``votes`` (fewer votes a document),
 ``priors`` (label priors on clean labels), ``cost`` (against one logistic regression a class). Means over seeds of the

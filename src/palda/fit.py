@@ -69,7 +69,7 @@ class Settings:
     inference: str = "joint"
     max_iter: int = 100
     tol: float = 1e-4
-    stopping: Stopping = field(default_factory=lambda: Stopping(max_passes=30, tolerance=1e-3, ahead=0.7))
+    stopping: Stopping = field(default_factory=lambda: Stopping(max_passes=30, tolerance=1e-3, leaps=True))
     engine: Engine = field(default_factory=Threads)
 
 
@@ -270,7 +270,7 @@ def _shard_step(
 
 
 def _total_bound(stats: ShardStats, params: Params, settings: Settings) -> float:
-    """Documents' parts, log p(λ = 0), and the cost of q(β) and of q(annotators) (maths, eqs. 12 and 18)."""
+    """Documents' parts, log p(λ = 0), and the cost of q(β) and of q(annotators) (maths, eqs. 12, 18, 31)."""
     labels = stats.n_docs * float(np.log1p(-params.class_prior).sum())
     crowd = 0.0
     if settings.annotators is not None and params.annotators is not None:

@@ -28,6 +28,7 @@ from palda.priors import base_rate
 N_TOPICS = 6
 ROUNDS = 100
 STOPPING = Stopping(max_passes=4, tolerance=1e-4)
+INFERENCE = pytest.mark.parametrize("inference", ["joint", "mean_field"])
 
 
 def start_of(counts: sparse.csr_array, labels: NDArray[np.int8], *, smoothed: bool) -> Params:
@@ -46,22 +47,20 @@ def start_of(counts: sparse.csr_array, labels: NDArray[np.int8], *, smoothed: bo
 
 def bounds_of_fit(
     counts: sparse.csr_array,
-    labels: NDArray[np.int8],
+    known: NDArray[np.int8],
     votes: Votes | None,
-    *,
-    smoothed: bool,
+    start: Params,
+    inference: str,
     model: AnnotatorModel | None = None,
     given: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    known = labels if votes is None and given is None else np.full_like(labels, -1)
-    start = start_of(counts, labels, smoothed=smoothed)
-    settings = Settings(max_iter=ROUNDS, tol=0.0, stopping=STOPPING)
+    shards = cut_shards(counts, known, votes, n_shards=2, given=given)
+    settings = Settings(None, inference, max_iter=ROUNDS, tol=0.0, stopping=STOPPING)
     if votes is not None:
         model = model or PublishedCoin()
         settings = replace(settings, annotators=model)
         start = replace(start, annotators=model.start(votes.n_annotators, votes.n_classes))
-    shards = cut_shards(counts, known, votes, n_shards=2, given=given)
-    rounds = em(shards, start, settings, carried_beliefs(shards, start))
+    rounds = em(shards, start, settings, carried_beliefs(shards, start, inference))
     return np.array([info.bound for _, info in rounds])
 
 
@@ -71,43 +70,51 @@ def assert_never_falls(bounds: NDArray[np.float64]) -> None:
     assert bounds[-1] > bounds[0]
 
 
+@INFERENCE
 @pytest.mark.parametrize("kernel", ["compiled", "reference"])
 @pytest.mark.parametrize("smoothed", [False, True])
 @pytest.mark.parametrize("crowd", [False, True])
 def test_the_bound_never_falls_on_simulated_documents(
-    monkeypatch: pytest.MonkeyPatch, kernel: str, smoothed: bool, crowd: bool
+    monkeypatch: pytest.MonkeyPatch, kernel: str, smoothed: bool, crowd: bool, inference: str
 ) -> None:
     monkeypatch.setenv("PALDA_KERNEL", kernel)
     n_docs, length = (100, 40) if kernel == "compiled" else (10, 20)
     world = simulate.documents(n_docs, 4, N_TOPICS, 50, seed=2, doc_length=length)
     votes = simulate.crowd(world, [0.9, 0.8, 0.7, 0.6, 0.3], seed=3, votes_per_doc=3)[0] if crowd else None
-    bounds = bounds_of_fit(world.corpus.counts, world.labels, votes, smoothed=smoothed)
-    assert_never_falls(bounds)
+    known = np.full_like(world.labels, -1) if crowd else world.labels
+    start = start_of(world.corpus.counts, world.labels, smoothed=smoothed)
+    assert_never_falls(bounds_of_fit(world.corpus.counts, known, votes, start, inference))
 
 
+@INFERENCE
 @pytest.mark.parametrize("model", [OneCoinModel(), TwoCoinModel(), PerClassModel()], ids=lambda m: type(m).__name__)
-def test_the_bound_never_falls_with_beliefs_about_annotators(model: AnnotatorModel) -> None:
+def test_the_bound_never_falls_with_beliefs_about_annotators(model: AnnotatorModel, inference: str) -> None:
     world = simulate.documents(100, 4, N_TOPICS, 50, seed=2, doc_length=40)
     votes = simulate.crowd(world, [0.9, 0.8, 0.7, 0.6, 0.3], seed=3, votes_per_doc=3)[0]
-    assert_never_falls(bounds_of_fit(world.corpus.counts, world.labels, votes, smoothed=True, model=model))
+    start = start_of(world.corpus.counts, world.labels, smoothed=True)
+    unknown = np.full_like(world.labels, -1)
+    assert_never_falls(bounds_of_fit(world.corpus.counts, unknown, votes, start, inference, model))
 
 
-def test_the_bound_never_falls_when_labels_are_settled() -> None:
+@INFERENCE
+def test_the_bound_never_falls_when_labels_are_settled(inference: str) -> None:
     world = simulate.documents(100, 4, N_TOPICS, 50, seed=2, doc_length=40)
     given = np.random.default_rng(1).normal(0.0, 2.0, world.labels.shape)
-    assert_never_falls(bounds_of_fit(world.corpus.counts, world.labels, None, smoothed=True, given=given))
+    start = start_of(world.corpus.counts, world.labels, smoothed=True)
+    unknown = np.full_like(world.labels, -1)
+    assert_never_falls(bounds_of_fit(world.corpus.counts, unknown, None, start, inference, given=given))
 
 
+@INFERENCE
+@pytest.mark.parametrize("crowd", [False, True])
 @pytest.mark.parametrize("smoothed", [False, True])
-def test_the_bound_never_falls_when_labels_are_partly_known(smoothed: bool) -> None:
+def test_the_bound_never_falls_when_labels_are_partly_known(smoothed: bool, crowd: bool, inference: str) -> None:
     world = simulate.documents(80, 4, N_TOPICS, 50, seed=4, doc_length=40)
     labels = world.labels.astype(np.int8).copy()
     labels[np.random.default_rng(0).random(labels.shape) < 0.5] = -1
+    votes = simulate.crowd(world, [0.9, 0.8, 0.7, 0.6, 0.3], seed=3, votes_per_doc=3)[0] if crowd else None
     start = start_of(world.corpus.counts, world.labels, smoothed=smoothed)
-    shards = cut_shards(world.corpus.counts, labels)
-    settings = Settings(max_iter=ROUNDS, tol=0.0, stopping=STOPPING)
-    rounds = em(shards, start, settings, carried_beliefs(shards, start))
-    assert_never_falls(np.array([info.bound for _, info in rounds]))
+    assert_never_falls(bounds_of_fit(world.corpus.counts, labels, votes, start, inference))
 
 
 @cache
@@ -121,13 +128,16 @@ def reuters_subset(folder: Path, n_docs: int) -> tuple[sparse.csr_array, NDArray
 
 
 @pytest.mark.data
+@INFERENCE
 @pytest.mark.parametrize("kernel", ["compiled", "reference"])
 @pytest.mark.parametrize("smoothed", [False, True])
 @pytest.mark.parametrize("crowd", [False, True])
 def test_the_bound_never_falls_on_reuters(
-    monkeypatch: pytest.MonkeyPatch, data_folder: Path, kernel: str, smoothed: bool, crowd: bool
+    monkeypatch: pytest.MonkeyPatch, data_folder: Path, kernel: str, smoothed: bool, crowd: bool, inference: str
 ) -> None:
     monkeypatch.setenv("PALDA_KERNEL", kernel)
     counts, labels = reuters_subset(data_folder, 120 if kernel == "compiled" else 6)
     votes = simulate.crowd(labels, [0.9, 0.8, 0.7, 0.6, 0.3], seed=1, votes_per_doc=3)[0] if crowd else None
-    assert_never_falls(bounds_of_fit(counts, labels, votes, smoothed=smoothed))
+    known = np.full_like(labels, -1) if crowd else labels
+    start = start_of(counts, labels, smoothed=smoothed)
+    assert_never_falls(bounds_of_fit(counts, known, votes, start, inference))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from palda.errors import PaldaError
 from palda.kernels import Bags, Beliefs, Labels, ShardResult, Stopping, Topics, active, compiled, reference
+from palda.model.dirichlet import LARGEST, SMALLEST
 
 Array = NDArray[np.float64]
 
@@ -24,25 +26,52 @@ class Inputs(NamedTuple):
     beliefs: Beliefs
 
 
+class JointInputs(NamedTuple):
+    bags: Bags
+    labels: Labels
+    topics: Topics
+    stopping: Stopping
+    pair_counts: Array
+
+
 @st.composite
 def inputs(draw: st.DrawFn) -> Inputs:
     """Sizes and options from Hypothesis, which shrinks them; numbers from a seed, which it need not."""
+    rng, bags, labels, topics, stopping = draw(anything())
+    carried = draw(st.booleans())
+    beliefs = random_beliefs(rng, bags, labels.known, topics, len(labels.known) if carried else 0)
+    if carried and labels.fixed:  # labels that log-odds settle were settled before
+        beliefs.label_probs[:] = reference.updated_labels(labels.known, labels.log_odds)
+    return Inputs(bags, labels, topics, stopping, beliefs)
+
+
+@st.composite
+def joint_inputs(draw: st.DrawFn) -> JointInputs:
+    """The same, with S carried or not: gamma-distributed, and now and then with zeros."""
+    rng, bags, labels, topics, stopping = draw(anything())
+    n_classes, _, n_topics = topics.prior.shape
+    pair_counts = rng.gamma(1.0, 3.0, (len(labels.known) if draw(st.booleans()) else 0, n_classes, n_topics))
+    pair_counts[rng.random(pair_counts.shape) < draw(st.sampled_from([0.0, 0.5]))] = 0.0
+    return JointInputs(bags, labels, topics, stopping, pair_counts)
+
+
+@st.composite
+def anything(draw: st.DrawFn) -> tuple[np.random.Generator, Bags, Labels, Topics, Stopping]:
     n_docs, n_classes = draw(st.integers(1, 5)), draw(st.integers(1, 4))
     n_topics, n_words = draw(st.integers(1, 5)), draw(st.integers(1, 9))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     bags = random_bags(rng, n_docs, n_words, fractional=draw(st.booleans()), most=draw(st.sampled_from([3, 300])))
     topics = Topics(
-        np.exp(rng.uniform(np.log(1e-3), np.log(10.0), (n_classes, 2, n_topics))),
+        np.exp(rng.uniform(np.log(SMALLEST), np.log(LARGEST), (n_classes, 2, n_topics))),
         random_weights(rng, n_words, n_topics, zero_share=draw(st.sampled_from([0.0, 0.3, 0.8]))),
     )
     known = rng.integers(-1, 2, (n_docs, n_classes)).astype(np.int8)
     unknown_share = draw(st.sampled_from([0.0, 0.5, 1.0]))
     known[rng.random(known.shape) < unknown_share] = -1
     log_odds = rng.normal(size=known.shape) * draw(st.sampled_from([0.0, 1.0, 30.0, 1000.0]))
-    carried = draw(st.booleans())
-    beliefs = random_beliefs(rng, bags, known, topics, n_docs if carried else 0)
+    labels = Labels(known, np.clip(log_odds, -1e3, 1e3), draw(st.booleans()))
     stopping = Stopping(draw(st.integers(1, 5)), -1.0)  # never settled: both make all passes
-    return Inputs(bags, Labels(known, np.clip(log_odds, -1e3, 1e3)), topics, stopping, beliefs)
+    return rng, bags, labels, topics, stopping
 
 
 def random_bags(rng: np.random.Generator, n_docs: int, n_words: int, *, fractional: bool, most: int) -> Bags:
@@ -91,9 +120,16 @@ def assert_close(ours: Array, truth: Array, what: str) -> None:
 
 
 def assert_same_result(ours: ShardResult, truth: ShardResult) -> None:
-    for name in ("word_counts", "log_theta", "n_blocks", "label_probs", "bounds"):
+    for name in ("word_counts", "log_theta", "n_blocks", "label_probs", "topic_counts", "bounds"):
         assert_close(getattr(ours, name), getattr(truth, name), name)
     assert (ours.n_passes, ours.n_unsettled) == (truth.n_passes, truth.n_unsettled)
+
+
+def tokens_with_mass(bags: Bags, topics: Topics, n_docs: int) -> Array:
+    """(docs,): tokens that some topic writes."""
+    doc = np.repeat(np.arange(n_docs), np.diff(bags.starts))
+    with_mass = topics.word_weights.any(axis=1)[bags.words]
+    return np.bincount(doc[with_mass], bags.counts[with_mass], minlength=n_docs)
 
 
 @settings(deadline=None, max_examples=300, derandomize=True)
@@ -132,10 +168,8 @@ def test_documents_add_to_their_priors_each_word_once(given_inputs: Inputs) -> N
         after = copied(beliefs)
         kernel.mean_field(*given_inputs._replace(beliefs=after))
         added = np.where(possible_blocks(labels.known)[..., None], after.topic_counts - topics.prior, 0.0)
-        doc = np.repeat(np.arange(n_docs), np.diff(bags.starts))
-        with_mass = topics.word_weights.any(axis=1)[bags.words]
-        n_words = np.bincount(doc[with_mass], bags.counts[with_mass], minlength=n_docs)
-        np.testing.assert_allclose(added.sum(axis=(1, 2, 3)), n_words, rtol=1e-9, atol=1e-9)
+        n_tokens = tokens_with_mass(bags, topics, n_docs)
+        np.testing.assert_allclose(added.sum(axis=(1, 2, 3)), n_tokens, rtol=1e-9, atol=1e-9)
 
 
 @settings(deadline=None, max_examples=50, derandomize=True)
@@ -154,6 +188,71 @@ def test_kernels_agree_on_when_a_document_has_settled(given_inputs: Inputs) -> N
     truth = reference.mean_field(*patient._replace(beliefs=copied(given_inputs.beliefs)))
     result = compiled.mean_field(*patient._replace(beliefs=copied(given_inputs.beliefs)))
     assert (result.n_passes, result.n_unsettled) == (truth.n_passes, truth.n_unsettled)
+
+
+@settings(deadline=None, max_examples=300, derandomize=True)
+@given(joint_inputs())
+def test_compiled_joint_equals_reference_joint(given_inputs: JointInputs) -> None:
+    theirs, ours = given_inputs.pair_counts.copy(), given_inputs.pair_counts.copy()
+    truth = reference.joint(*given_inputs._replace(pair_counts=theirs))
+    result = compiled.joint(*given_inputs._replace(pair_counts=ours))
+    assert_same_result(result, truth)
+    assert np.isfinite(truth.bounds).all()
+    assert_close(ours, theirs, "pair_counts")
+
+
+@settings(deadline=None, max_examples=100, derandomize=True)
+@given(joint_inputs())
+def test_joint_kernels_agree_on_when_a_document_has_settled(given_inputs: JointInputs) -> None:
+    patient = given_inputs._replace(stopping=Stopping(40, 1e-3))
+    truth = reference.joint(*patient._replace(pair_counts=given_inputs.pair_counts.copy()))
+    result = compiled.joint(*patient._replace(pair_counts=given_inputs.pair_counts.copy()))
+    assert (result.n_passes, result.n_unsettled) == (truth.n_passes, truth.n_unsettled)
+
+
+@settings(deadline=None, max_examples=200, derandomize=True)
+@given(joint_inputs(), st.integers(1, 15), st.sampled_from([1e-1, 1e-2, 1e-3]))
+def test_compiled_joint_equals_reference_joint_when_it_leaps(
+    given_inputs: JointInputs, max_passes: int, tolerance: float
+) -> None:
+    leaping = given_inputs._replace(stopping=Stopping(max_passes, tolerance, leaps=True))
+    theirs, ours = given_inputs.pair_counts.copy(), given_inputs.pair_counts.copy()
+    truth = reference.joint(*leaping._replace(pair_counts=theirs))
+    result = compiled.joint(*leaping._replace(pair_counts=ours))
+    assert result.n_passes <= max_passes * len(given_inputs.labels.known)
+    assert_same_result(result, truth)
+    assert_close(ours, theirs, "pair_counts")
+
+
+@settings(deadline=None, max_examples=50, derandomize=True)
+@given(joint_inputs())
+def test_joint_statistics_add_up_to_the_tokens_with_mass_and_to_the_documents(given_inputs: JointInputs) -> None:
+    bags, labels, topics, _, pair_counts = given_inputs
+    n_docs = len(labels.known)
+    per_word = np.bincount(bags.words, bags.counts, minlength=len(topics.word_weights))
+    has_mass = topics.word_weights.any(axis=1)
+    n_tokens = tokens_with_mass(bags, topics, n_docs)
+    leaping = Stopping(9, 1e-3, leaps=True)
+    for kernel, stopping in product((reference, compiled), (given_inputs.stopping, leaping)):
+        after = pair_counts.copy()
+        result = kernel.joint(*given_inputs._replace(pair_counts=after, stopping=stopping))
+        np.testing.assert_allclose(result.word_counts.sum(axis=1), np.where(has_mass, per_word, 0.0), rtol=1e-12)
+        np.testing.assert_allclose(result.topic_counts.sum(axis=1), n_tokens, rtol=1e-12)
+        np.testing.assert_allclose(result.word_counts.sum(axis=0), result.topic_counts.sum(axis=0), rtol=1e-9)
+        np.testing.assert_allclose(result.n_blocks.sum(axis=1), n_docs, rtol=1e-12)
+        np.testing.assert_allclose(result.n_blocks[:, 1], result.label_probs.sum(axis=0), rtol=1e-12)
+        if len(after):
+            np.testing.assert_allclose(after.sum(axis=1), result.topic_counts, rtol=1e-9, atol=1e-12)
+
+
+@settings(deadline=None, max_examples=50, derandomize=True)
+@given(joint_inputs())
+def test_joint_beliefs_stay_probabilities_and_observed_labels_stay_as_observed(given_inputs: JointInputs) -> None:
+    known = given_inputs.labels.known
+    for kernel in (reference, compiled):
+        probs = kernel.joint(*given_inputs._replace(pair_counts=given_inputs.pair_counts.copy())).label_probs
+        assert ((probs >= 0) & (probs <= 1)).all()
+        np.testing.assert_array_equal(probs[known >= 0], known[known >= 0])
 
 
 def test_the_variable_chooses_the_kernel_and_nonsense_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,9 @@ VOTES, _ = simulate.crowd(WORLD, [0.9, 0.8, 0.7, 0.4], seed=6, votes_per_doc=3)
 UNKNOWN = np.full(WORLD.labels.shape, -1, dtype=np.int8)
 
 
-def fitted(n_shards: int | None, n_jobs: int, *, crowd: bool, smoothed: bool) -> tuple[Params, np.ndarray, list[float]]:
+def fitted(
+    n_shards: int | None, n_jobs: int, *, crowd: bool, smoothed: bool, inference: str
+) -> tuple[Params, np.ndarray, list[float]]:
     counts = WORLD.corpus.counts
     votes = VOTES if crowd else None
     rng = np.random.default_rng(0)
@@ -32,7 +34,7 @@ def fitted(n_shards: int | None, n_jobs: int, *, crowd: bool, smoothed: bool) ->
         annotators=TwoCoinModel().start(4, 4) if crowd else None,
     )
     shards = cut_shards(counts, UNKNOWN if crowd else WORLD.labels, votes, n_shards)
-    settings = Settings(TwoCoinModel() if crowd else None, max_iter=8, tol=0.0, engine=Threads(n_jobs))
+    settings = Settings(TwoCoinModel() if crowd else None, inference, max_iter=8, tol=0.0, engine=Threads(n_jobs))
     rounds = list(em(shards, start, settings))
     params = rounds[-1][0]
     return params, label_probs(shards, params, settings), [info.bound for _, info in rounds]
@@ -42,12 +44,13 @@ def arrays_of(params: Params) -> dict[str, np.ndarray]:
     return state_of_params(params)
 
 
+@pytest.mark.parametrize("inference", ["joint", "mean_field"])
 @pytest.mark.parametrize("smoothed", [False, True])
 @pytest.mark.parametrize("crowd", [False, True])
-def test_one_two_and_seven_shards_give_the_same_parameters(crowd: bool, smoothed: bool) -> None:
-    whole, consensus, bounds = fitted(1, 1, crowd=crowd, smoothed=smoothed)
+def test_one_two_and_seven_shards_give_the_same_parameters(crowd: bool, smoothed: bool, inference: str) -> None:
+    whole, consensus, bounds = fitted(1, 1, crowd=crowd, smoothed=smoothed, inference=inference)
     for n_shards in (2, 7):
-        params, probs, their_bounds = fitted(n_shards, 1, crowd=crowd, smoothed=smoothed)
+        params, probs, their_bounds = fitted(n_shards, 1, crowd=crowd, smoothed=smoothed, inference=inference)
         np.testing.assert_allclose(their_bounds, bounds, rtol=1e-9)
         rtol = 1e-6 if crowd else 1e-9  # the pool's Newton steps end somewhere near the maximum
         np.testing.assert_allclose(probs, consensus, rtol=rtol, atol=1e-12)
@@ -55,10 +58,11 @@ def test_one_two_and_seven_shards_give_the_same_parameters(crowd: bool, smoothed
             np.testing.assert_allclose(array, arrays_of(whole)[name], rtol=rtol, atol=1e-12, err_msg=name)
 
 
+@pytest.mark.parametrize("inference", ["joint", "mean_field"])
 @pytest.mark.parametrize("crowd", [False, True])
-def test_one_and_two_threads_give_the_same_bits(crowd: bool) -> None:
-    alone, consensus, bounds = fitted(7, 1, crowd=crowd, smoothed=True)
-    params, probs, their_bounds = fitted(7, 2, crowd=crowd, smoothed=True)
+def test_one_and_two_threads_give_the_same_bits(crowd: bool, inference: str) -> None:
+    alone, consensus, bounds = fitted(7, 1, crowd=crowd, smoothed=True, inference=inference)
+    params, probs, their_bounds = fitted(7, 2, crowd=crowd, smoothed=True, inference=inference)
     assert their_bounds == bounds
     np.testing.assert_array_equal(probs, consensus)
     for name, array in arrays_of(params).items():

@@ -1,4 +1,4 @@
-"""The kernels' polynomials against SciPy."""
+"""The kernels' polynomials against SciPy; multiply and add may be fused, so the last bit depends on the machine."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import special as scipy_special
 
 from palda.kernels import special
+from palda.model.dirichlet import LARGEST, SMALLEST
 
 Array = NDArray[np.float64]
 
@@ -57,3 +58,20 @@ def test_digamma_and_log_gamma_are_right_to_1e_14(
     expected = theirs(x)
     error = np.abs(over_array(ours, x) - expected) / np.maximum(np.abs(expected), 1.0)
     assert error.max() < 1e-14
+
+
+def test_exp_digamma_is_right_to_1e_12() -> None:
+    x = np.concatenate((log_spaced(2e-3, 1e8), log_spaced(0.1, 10.0), np.arange(1.0, 50.0)))
+    expected = np.exp(scipy_special.digamma(x))
+    np.testing.assert_allclose(over_array(special.exp_digamma, x), expected, rtol=1e-12, atol=0)
+
+
+def test_exp_digamma_of_what_is_too_small_is_zero() -> None:
+    np.testing.assert_array_equal(over_array(special.exp_digamma, np.array([1e-3, 1e-6, 1e-300])), 0.0)
+
+
+def test_exp_digamma_agrees_with_exp_of_digamma_on_the_whole_box_of_priors() -> None:
+    x = log_spaced(SMALLEST, LARGEST)
+    ours = over_array(special.exp_digamma, x)
+    assert ours.min() > 1e-90
+    np.testing.assert_allclose(over_array(special.exp, over_array(special.digamma, x)), ours, rtol=1e-12, atol=0)

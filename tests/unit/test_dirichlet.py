@@ -133,7 +133,7 @@ def test_the_shared_word_prior_is_the_maximum_in_its_box(
         assert symmetric_likelihood(near, log_sum, n_rows, n_columns) <= best + 1e-9 * abs(best)
 
 
-@pytest.mark.parametrize("truth", [0.004, 0.1, 1.0, 7.0])
+@pytest.mark.parametrize("truth", [0.006, 0.1, 1.0, 70.0])
 @pytest.mark.parametrize("start", [1e-3, 0.1, 10.0])
 def test_a_symmetric_dirichlet_gives_its_parameter_back(truth: float, start: float) -> None:
     n_rows, n_columns = 5, 300

@@ -25,7 +25,14 @@ with warnings.catch_warnings(record=True) as seen, ThreadPoolExecutor(4) as pool
     warnings.simplefilter("always")
     modules = list(pool.map(lambda _: kernels.active(), range(4)))
 assert len(set(modules)) == 1
-np.testing.assert_allclose(modules[0]._log_norms(np.ones((1, 2, 3))), np.log(2.0))
+said = modules[0].explain_away(
+    kernels.Bags(np.array([0, 1]), np.array([0], np.int32), np.ones(1)),
+    np.zeros((1, 1)),
+    np.ones(1),
+    kernels.Speech(np.full((1, 1), 0.5), np.full((1, 1), 0.25)),
+    kernels.Stopping(5, 1e-4),
+)
+np.testing.assert_allclose(said.evidence, np.log(2.0))
 print([f"{w.category.__name__}: {w.message}" for w in seen])
 from numba import config
 print(config.CACHE_DIR)

@@ -9,8 +9,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "CAUTION",
+    "FARTHEST",
+    "FIRST_LEAP",
     "LEAST_WEIGHT",
-    "PLAIN_PASSES",
     "Bags",
     "Beliefs",
     "Explained",
@@ -25,8 +27,10 @@ LEAST_WEIGHT = 1e-150
 """A word whose weight is not above this in any topic is one that no topic writes: it says nothing."""
 
 
-PLAIN_PASSES = 5
-"""Passes of the joint E-step before it may step ahead: most documents have settled by then."""
+# How the joint E-step leaps, where it may: from this pass on, every other pass goes so much of the way to where
+# successive steps point, but no further than so many steps.
+FIRST_LEAP = 5
+CAUTION, FARTHEST = 0.8, 10.0
 
 
 class Bags(NamedTuple):
@@ -62,8 +66,8 @@ class Stopping(NamedTuple):
 
     max_passes: int
     tolerance: float
-    ahead: float = 0.0
-    """How far beyond a new S the joint E-step goes, as a share of the step; at 0 no pass can lower the bound."""
+    leaps: bool = False
+    """Whether the joint E-step may leap ahead of slow documents; if not, no pass can lower the bound."""
 
 
 class Beliefs(NamedTuple):

@@ -21,7 +21,7 @@ __all__ = ["explain_away"]
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
 def explain_away(bags: Bags, log_odds: Array, tempers: Array, speech: Speech, stopping: Stopping) -> Explained:
-    """Labels of documents whose classes share the explanation of every word (maths, eqs. 33-35)."""
+    """Labels of documents whose classes share the explanation of every word (maths, eqs. 33 and 34)."""
     n_docs, n_classes = log_odds.shape
     evidence = np.zeros((n_docs, n_classes))
     beliefs = np.zeros((n_docs, n_classes))
@@ -57,7 +57,7 @@ def explain_away(bags: Bags, log_odds: Array, tempers: Array, speech: Speech, st
     return Explained(evidence, beliefs, n_unsettled)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _gather(
     bags: Bags,
     d: int,
@@ -87,7 +87,7 @@ def _gather(
     return found
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _evidence(present: Array, absent: Array, counts: Array, mixed: Array, prob: float, n_words: int) -> float:
     """What the words say for a class, given what the other classes explain already."""
     said = 0.0

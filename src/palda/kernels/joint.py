@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numba import njit
 
-from palda.kernels.arrays import PLAIN_PASSES, Bags, Labels, ShardResult, Stopping, Topics
-from palda.kernels.loops import FAST, dots, entries_with_mass, label_bound, label_prob, log_norms, weighted_sum
+from palda.kernels.arrays import CAUTION, FARTHEST, FIRST_LEAP, Bags, Labels, ShardResult, Stopping, Topics
+from palda.kernels.loops import FAST, copy, dots, entries_with_mass, label_bound, label_prob, log_norms, weighted_sum
 from palda.kernels.special import digamma, exp, exp_digamma, log_gamma
 
 if TYPE_CHECKING:
@@ -26,9 +26,12 @@ __all__ = ["joint"]
 class _Scratch(NamedTuple):
     """One document's working arrays, reused from document to document."""
 
-    pair_counts: Array  # S that makes γ, (C, T)
-    next_counts: Array  # S that q(u, z) makes, (C, T)
+    probs: Array  # Δ, (C,)
+    used: Array  # S that makes γ, (C, T)
+    pair_counts: Array  # S that q(u, z) makes, (C, T)
+    alpha: Array  # α of the state that is known, of absence where none is, (C, T)
     theta: Array  # exp A, (C, T)
+    totals: Array  # exp -ψ(Σ_t γ_it) of known labels, (C,)
     psi: Array  # ψ(γ) of the two states of a class, (2, T)
     topic_sums: Array  # Σ_i exp A_it, (T,)
     responses: Array  # R, (T,)
@@ -36,7 +39,6 @@ class _Scratch(NamedTuple):
     counts: Array  # (most words,)
     norms: Array  # Σ_it exp(A_it) b_t of each word, (most words,)
     shares: Array  # count / norm, (most words,)
-    probs: Array  # Δ, (C,)
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
@@ -44,74 +46,68 @@ def joint(bags: Bags, labels: Labels, topics: Topics, stopping: Stopping, pair_c
     """E-step with q(λ) q(θ | λ) q(u, z) for every document of a shard (maths, eqs. 26-31)."""
     n_docs, n_classes = labels.known.shape
     n_topics = topics.prior.shape[2]
-    result = ShardResult(
-        np.zeros_like(topics.word_weights),
-        np.zeros_like(topics.prior),
-        np.zeros((n_classes, 2)),
-        np.zeros((n_docs, n_classes)),
-        np.zeros((n_docs, n_topics)),
-        np.zeros(n_docs),
-        0,
-        0,
-    )
+    word_counts = np.zeros(topics.word_weights.shape)
+    log_theta = np.zeros(topics.prior.shape)
+    n_blocks = np.zeros((n_classes, 2))
+    label_probs = np.zeros((n_docs, n_classes))
+    topic_counts = np.zeros((n_docs, n_topics))
+    bounds = np.zeros(n_docs)
+    n_passes = 0
+    n_unsettled = 0
     most_words = 0
     for d in range(n_docs):
         most_words = max(most_words, bags.starts[d + 1] - bags.starts[d])
     scratch = _new_scratch(most_words, n_classes, n_topics)
     entries = np.zeros(most_words, dtype=np.int64)
     prior_norms = log_norms(topics.prior)
-    n_passes = 0
-    n_unsettled = 0
     for d in range(n_docs):
         known, log_odds = labels.known[d], labels.log_odds[d]
         n_words = entries_with_mass(bags, topics.word_weights, d, entries)
-        total = _gather(bags, entries, n_words, topics.word_weights, scratch)
-        for i in range(n_classes):
-            scratch.probs[i] = label_prob(known[i], log_odds[i])
+        total = _gather(bags, entries, n_words, known, log_odds, topics, scratch)
         if len(pair_counts) > 0:
-            scratch.next_counts[:] = pair_counts[d]
+            copy(pair_counts[d].reshape(-1), scratch.pair_counts.reshape(-1))
         else:
             _start(topics.prior, n_words, scratch)
+        enough = stopping.tolerance * max(total, 1.0)
+        before = moved = np.inf
         passes = 0
-        settled = False
-        while not settled and passes < stopping.max_passes:
+        while moved > enough and passes < stopping.max_passes:
             passes += 1
-            _step(stopping.ahead if passes > PLAIN_PASSES else 0.0, scratch)
-            _believe(known, log_odds, labels.fixed, topics.prior, prior_norms, scratch)
-            settled = _token_pass(n_words, scratch) <= stopping.tolerance * max(total, 1.0)
+            ahead = 0.0
+            if stopping.leaps and passes >= FIRST_LEAP and (passes - FIRST_LEAP) % 2 == 0 and moved < before:
+                ahead = min(CAUTION * moved / (before - moved), FARTHEST)
+            _step(ahead, scratch)
+            if not labels.fixed:
+                _update_labels(known, log_odds, topics.prior, prior_norms, scratch)
+            _believe(known, topics.prior, scratch)
+            before, moved = moved, _token_pass(n_words, scratch)
         n_passes += passes
-        n_unsettled += not settled
-        result.bounds[d] = (
+        n_unsettled += moved > enough
+        bounds[d] = (
             _token_bound(n_words, scratch)
             - total * np.log(n_classes)
-            - _add_blocks(topics.prior, prior_norms, scratch, result.log_theta, result.n_blocks)
+            - _add_blocks(topics.prior, prior_norms, scratch, log_theta, n_blocks)
             + label_bound(log_odds, scratch.probs)
         )
-        result.label_probs[d] = scratch.probs
-        _add_words(bags, entries, n_words, scratch, result.word_counts)
+        copy(scratch.probs, label_probs[d])
+        _add_words(bags, entries, n_words, scratch, word_counts)
         for i in range(n_classes):
             for t in range(n_topics):
-                result.topic_counts[d, t] += scratch.next_counts[i, t]
+                topic_counts[d, t] += scratch.pair_counts[i, t]
         if len(pair_counts) > 0:
-            pair_counts[d] = scratch.next_counts
-    return ShardResult(
-        result.word_counts,
-        result.log_theta,
-        result.n_blocks,
-        result.label_probs,
-        result.topic_counts,
-        result.bounds,
-        n_passes,
-        n_unsettled,
-    )
+            copy(scratch.pair_counts.reshape(-1), pair_counts[d].reshape(-1))
+    return ShardResult(word_counts, log_theta, n_blocks, label_probs, topic_counts, bounds, n_passes, n_unsettled)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def _new_scratch(most_words: int, n_classes: int, n_topics: int) -> _Scratch:
     return _Scratch(
+        np.zeros(n_classes),
         np.zeros((n_classes, n_topics)),
         np.zeros((n_classes, n_topics)),
         np.zeros((n_classes, n_topics)),
+        np.zeros((n_classes, n_topics)),
+        np.zeros(n_classes),
         np.zeros((2, n_topics)),
         np.zeros(n_topics),
         np.zeros(n_topics),
@@ -119,29 +115,44 @@ def _new_scratch(most_words: int, n_classes: int, n_topics: int) -> _Scratch:
         np.zeros(most_words),
         np.zeros(most_words),
         np.zeros(most_words),
-        np.zeros(n_classes),
     )
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
-def _gather(bags: Bags, entries: NDArray[np.int64], n_words: int, word_weights: Array, scratch: _Scratch) -> float:
-    """Put the document's words side by side; returns how many tokens there are."""
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
+def _gather(
+    bags: Bags,
+    entries: NDArray[np.int64],
+    n_words: int,
+    known: NDArray[np.int8],
+    log_odds: Array,
+    topics: Topics,
+    scratch: _Scratch,
+) -> float:
+    """Put what concerns the document side by side; returns how many tokens it has."""
     total = 0.0
     for n in range(n_words):
         scratch.counts[n] = bags.counts[entries[n]]
-        scratch.rows[n] = word_weights[bags.words[entries[n]]]
+        copy(topics.word_weights[bags.words[entries[n]]], scratch.rows[n])
         total += scratch.counts[n]
+    for i in range(len(known)):
+        scratch.probs[i] = label_prob(known[i], log_odds[i])
+        copy(topics.prior[i, max(known[i], 0)], scratch.alpha[i])
     return total
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _start(prior: Array, n_words: int, scratch: _Scratch) -> None:
     """S before the first pass, as θ at its prior mean has it."""
     n_classes, _, n_topics = prior.shape
-    scratch.topic_sums[:] = 0.0
+    for t in range(n_topics):
+        scratch.topic_sums[t] = 0.0
     for i in range(n_classes):
-        present = scratch.probs[i] / prior[i, 1].sum()
-        absent = (1.0 - scratch.probs[i]) / prior[i, 0].sum()
+        present_total = 0.0
+        absent_total = 0.0
+        for t in range(n_topics):
+            present_total += prior[i, 1, t]
+            absent_total += prior[i, 0, t]
+        present, absent = scratch.probs[i] / present_total, (1.0 - scratch.probs[i]) / absent_total
         for t in range(n_topics):
             mean = present * prior[i, 1, t] + absent * prior[i, 0, t]
             scratch.theta[i, t] = mean
@@ -149,47 +160,27 @@ def _start(prior: Array, n_words: int, scratch: _Scratch) -> None:
     _token_pass(n_words, scratch)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _step(ahead: float, scratch: _Scratch) -> None:
-    """Take the new S for the one that makes γ, or a point a little further the same way."""
-    n_classes, n_topics = scratch.theta.shape
-    for i in range(n_classes):
-        for t in range(n_topics):
-            count = scratch.next_counts[i, t]
-            scratch.pair_counts[i, t] = max(count + ahead * (count - scratch.pair_counts[i, t]), 0.0)
+    """Take the newest S for the one that makes γ, or a point further the same way."""
+    used, counts = scratch.used.reshape(-1), scratch.pair_counts.reshape(-1)
+    for k in range(len(used)):
+        used[k] = max(counts[k] + ahead * (counts[k] - used[k]), 0.0)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
-def _believe(
-    known: NDArray[np.int8], log_odds: Array, fixed: bool, prior: Array, prior_norms: Array, scratch: _Scratch
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
+def _update_labels(
+    known: NDArray[np.int8], log_odds: Array, prior: Array, prior_norms: Array, scratch: _Scratch
 ) -> None:
-    """q(λ) q(θ | λ) from S (maths, eqs. 27 and 28), and exp A."""
-    n_classes, _, n_topics = prior.shape
-    scratch.topic_sums[:] = 0.0
-    for i in range(n_classes):
-        counts, theta = scratch.pair_counts[i], scratch.theta[i]
-        if known[i] >= 0:
-            alpha = prior[i, known[i]]
-            total = 0.0
-            for t in range(n_topics):
-                gamma = alpha[t] + counts[t]
-                total += gamma
-                theta[t] = exp_digamma(gamma)
-            scale = 1.0 / exp_digamma(total)
-            for t in range(n_topics):
-                theta[t] *= scale
-                scratch.topic_sums[t] += theta[t]
-        else:
-            if not fixed:
-                evidence = _log_likelihood(prior[i, 1], counts, prior_norms[i, 1])
-                evidence -= _log_likelihood(prior[i, 0], counts, prior_norms[i, 0])
-                scratch.probs[i] = label_prob(-1, log_odds[i] + evidence)
-            _mix(prior[i], counts, scratch.probs[i], scratch.psi, theta)
-            for t in range(n_topics):
-                scratch.topic_sums[t] += theta[t]
+    """q(λ) from S, θ integrated out (maths, eq. 28)."""
+    for i in range(len(known)):
+        if known[i] < 0:
+            evidence = _log_likelihood(prior[i, 1], scratch.used[i], prior_norms[i, 1])
+            evidence -= _log_likelihood(prior[i, 0], scratch.used[i], prior_norms[i, 0])
+            scratch.probs[i] = label_prob(-1, log_odds[i] + evidence)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _log_likelihood(alpha: Array, counts: Array, prior_norm: float) -> float:
     """ln B(α + S) - ln B(α): log-probability of the counts under a Dirichlet-multinomial."""
     total = 0.0
@@ -201,7 +192,33 @@ def _log_likelihood(alpha: Array, counts: Array, prior_norm: float) -> float:
     return parts - log_gamma(total) + prior_norm
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
+def _believe(known: NDArray[np.int8], prior: Array, scratch: _Scratch) -> None:
+    """exp A of every class, from q(θ | λ) (maths, eq. 27)."""
+    n_classes, n_topics = scratch.theta.shape
+    alpha, used, theta = scratch.alpha.reshape(-1), scratch.used.reshape(-1), scratch.theta.reshape(-1)
+    for k in range(len(theta)):  # one long loop over classes and topics, which is SIMD code nearly to its end
+        theta[k] = exp_digamma(alpha[k] + used[k])
+    for i in range(n_classes):
+        total = 0.0
+        for t in range(n_topics):
+            total += scratch.alpha[i, t] + scratch.used[i, t]
+        scratch.totals[i] = total
+    for i in range(n_classes):
+        scratch.totals[i] = 1.0 / exp_digamma(scratch.totals[i])
+    for t in range(n_topics):
+        scratch.topic_sums[t] = 0.0
+    for i in range(n_classes):
+        if known[i] >= 0:
+            for t in range(n_topics):
+                scratch.theta[i, t] *= scratch.totals[i]
+        else:
+            _mix(prior[i], scratch.used[i], scratch.probs[i], scratch.psi, scratch.theta[i])
+        for t in range(n_topics):
+            scratch.topic_sums[t] += scratch.theta[i, t]
+
+
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _mix(prior: Array, counts: Array, present: float, psi: Array, theta: Array) -> None:
     """Fill exp A of a class whose label is not known."""
     n_topics = len(counts)
@@ -218,7 +235,7 @@ def _mix(prior: Array, counts: Array, present: float, psi: Array, theta: Array) 
         theta[t] = exp(psi[0, t] + psi[1, t] - shift)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _token_pass(n_words: int, scratch: _Scratch) -> float:
     """q(u, z) of every word, as its norm alone, and the S it makes (maths, eq. 29); returns how far S moved."""
     n_classes, n_topics = scratch.theta.shape
@@ -230,12 +247,12 @@ def _token_pass(n_words: int, scratch: _Scratch) -> float:
     for i in range(n_classes):
         for t in range(n_topics):
             count = scratch.theta[i, t] * scratch.responses[t]
-            moved += abs(count - scratch.pair_counts[i, t])
-            scratch.next_counts[i, t] = count
+            moved += abs(count - scratch.used[i, t])
+            scratch.pair_counts[i, t] = count
     return moved
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def _token_bound(n_words: int, scratch: _Scratch) -> float:
     bound = 0.0
     for n in range(n_words):
@@ -243,13 +260,13 @@ def _token_bound(n_words: int, scratch: _Scratch) -> float:
     return bound
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _add_blocks(prior: Array, prior_norms: Array, scratch: _Scratch, log_theta: Array, n_blocks: Array) -> float:
-    """Count every block by the probability of its state; returns Σ Δ_ij KL(Dir(γ_ij) ‖ Dir(α_ij))."""
+    """Count every block by the probability of its state (maths, eq. 30); returns Σ Δ_ij KL(Dir(γ_ij) ‖ Dir(α_ij))."""
     n_classes, _, n_topics = prior.shape
     divergence = 0.0
     for i in range(n_classes):
-        counts = scratch.pair_counts[i]
+        counts = scratch.used[i]
         for j in range(2):
             weight = scratch.probs[i] if j == 1 else 1.0 - scratch.probs[i]
             if weight == 0.0:
@@ -271,7 +288,7 @@ def _add_blocks(prior: Array, prior_norms: Array, scratch: _Scratch, log_theta: 
     return divergence
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _add_words(bags: Bags, entries: NDArray[np.int64], n_words: int, scratch: _Scratch, word_counts: Array) -> None:
     for n in range(n_words):
         share = scratch.shares[n]

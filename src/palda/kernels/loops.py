@@ -15,14 +15,31 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["FAST", "dots", "entries_with_mass", "label_bound", "label_prob", "log_norm", "log_norms", "weighted_sum"]
+__all__ = [
+    "FAST",
+    "copy",
+    "dots",
+    "entries_with_mass",
+    "label_bound",
+    "label_prob",
+    "log_norm",
+    "log_norms",
+    "weighted_sum",
+]
 
 # Sums may be reordered so that loops become SIMD code; infinities and NaN keep their meaning.
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 MOST_NATS = 500.0  # beyond this a probability is 0 or 1 to the last bit
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
+def copy(source: Array, target: Array) -> None:
+    """Fill a row; unlike ``target[:] = source`` it compiles in no time, having no shapes to complain about."""
+    for k in range(len(source)):
+        target[k] = source[k]
+
+
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def log_norms(prior: Array) -> Array:
     """ln Γ(Σ α) - Σ ln Γ(α) of every block."""
     norms = np.zeros(prior.shape[:2])
@@ -32,8 +49,9 @@ def log_norms(prior: Array) -> Array:
     return norms
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def log_norm(row: Array) -> float:
+    """ln Γ(Σ α) - Σ ln Γ(α) of one block."""
     total = 0.0
     parts = 0.0
     for t in range(len(row)):
@@ -42,7 +60,7 @@ def log_norm(row: Array) -> float:
     return log_gamma(total) - parts
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def entries_with_mass(bags: Bags, word_weights: Array, d: int, entries: NDArray[np.int64]) -> int:
     """Entries of a document whose word some topic writes; the others say nothing."""
     found = 0
@@ -56,18 +74,20 @@ def entries_with_mass(bags: Bags, word_weights: Array, d: int, entries: NDArray[
     return found
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def label_prob(known: int, log_odds: float) -> float:
+    """The observed label, or the probability of "present" where there is none."""
     if known >= 0:
         return float(known)
     return 1.0 / (1.0 + exp(-min(max(log_odds, -MOST_NATS), MOST_NATS)))
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST, forceinline=True)
+@njit(nogil=True, error_model="numpy", fastmath=FAST, forceinline=True)
 def weighted_sum(weights: Array, rows: Array, n_rows: int, out: Array) -> None:
     """Fill out_t = Σ_n weights_n rows_nt; four rows at a time, so that ``out`` is not written once a row."""
     n_columns = len(out)
-    out[:] = 0.0
+    for t in range(n_columns):
+        out[t] = 0.0
     whole = n_rows - n_rows % 4
     for n in range(0, whole, 4):
         w0, w1, w2, w3 = weights[n], weights[n + 1], weights[n + 2], weights[n + 3]
@@ -78,10 +98,10 @@ def weighted_sum(weights: Array, rows: Array, n_rows: int, out: Array) -> None:
             out[t] += weights[n] * rows[n, t]
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST, forceinline=True)
+@njit(nogil=True, error_model="numpy", fastmath=FAST, forceinline=True)
 def dots(rows: Array, vector: Array, out: Array) -> None:
     """Fill out_i = Σ_t rows_it vector_t; four rows at a time, so that ``vector`` is not read once a row."""
-    n_rows, n_columns = rows.shape
+    n_rows, n_columns = len(rows), len(vector)
     whole = n_rows - n_rows % 4
     for i in range(0, whole, 4):
         s0 = s1 = s2 = s3 = 0.0
@@ -98,7 +118,7 @@ def dots(rows: Array, vector: Array, out: Array) -> None:
         out[i] = score
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def label_bound(log_odds: Array, probs: Array) -> float:
     """Σ_i Δ_i log-odds_i + H(Δ_i)."""
     bound = 0.0

@@ -69,6 +69,9 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: Stopping, b
         total = bags.counts[entries].sum()
         known, log_odds = labels.known[d], labels.log_odds[d]
         _start(bags, entries, total, known, log_odds, topics, beliefs, d, scratch)
+        if labels.fixed:
+            for i in range(n_classes):
+                scratch.probs[i] = label_prob(known[i], log_odds[i])
         passes, token_bound = _settle(bags, entries, total, known, log_odds, labels.fixed, topics, stopping, scratch)
         n_passes += abs(passes)
         n_unsettled += passes < 0

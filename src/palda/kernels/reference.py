@@ -8,8 +8,10 @@ import numpy as np
 from scipy.special import digamma, gammaln
 
 from palda.kernels.arrays import (
+    CAUTION,
+    FARTHEST,
+    FIRST_LEAP,
     LEAST_WEIGHT,
-    PLAIN_PASSES,
     Bags,
     Beliefs,
     Explained,
@@ -96,6 +98,8 @@ class Belief(NamedTuple):
 def settle(doc: Document, prior: Array, stopping: Stopping, gamma: Array, delta: Array, Delta: Array) -> Belief:
     """Coordinate ascent until the counts stop moving."""
     expected = expected_log(gamma)
+    if doc.fixed:
+        Delta = updated_labels(doc.known, doc.log_odds)
     n_passes = 0
     settled = False
     while not settled and n_passes < stopping.max_passes:
@@ -250,12 +254,14 @@ def settle_joint(doc: Document, prior: Array, stopping: Stopping, S: Array | Non
     if S is None:
         mean = states(Delta)[:, :, None] * prior / prior.sum(axis=2, keepdims=True)
         S = np.einsum("n,nit->it", doc.counts, token_probs_of(np.log(mean.sum(axis=1)), doc.weights)[0])
-    n_passes = 0
-    settled = False
+    enough = stopping.tolerance * max(doc.counts.sum(), 1.0)
     used = S
-    while not settled and n_passes < stopping.max_passes:
+    before = moved = np.inf
+    n_passes = 0
+    while moved > enough and n_passes < stopping.max_passes:
         n_passes += 1
-        ahead = stopping.ahead if n_passes > PLAIN_PASSES else 0.0
+        leaps = stopping.leaps and n_passes >= FIRST_LEAP and (n_passes - FIRST_LEAP) % 2 == 0 and moved < before
+        ahead = min(CAUTION * moved / (before - moved), FARTHEST) if leaps else 0.0
         used = np.maximum(S + ahead * (S - used), 0.0)
         gamma = prior + used[:, None, :]  # eq. 27
         if not doc.fixed:
@@ -263,8 +269,8 @@ def settle_joint(doc: Document, prior: Array, stopping: Stopping, S: Array | Non
             Delta = updated_labels(doc.known, doc.log_odds + evidence[:, 1] - evidence[:, 0])  # eq. 28
         token_probs, log_norms = token_probs_of(mixed_states(expected_log(gamma), Delta), doc.weights)
         S = np.einsum("n,nit->it", doc.counts, token_probs)
-        settled = bool(np.abs(S - used).sum() <= stopping.tolerance * max(doc.counts.sum(), 1.0))
-    return JointBelief(gamma, Delta, token_probs, log_norms, n_passes, settled)
+        before, moved = moved, float(np.abs(S - used).sum())
+    return JointBelief(gamma, Delta, token_probs, log_norms, n_passes, moved <= enough)
 
 
 def token_probs_of(A: Array, weights: Array) -> tuple[Array, Array]:
@@ -292,7 +298,7 @@ def log_beta(rows: Array) -> Array:
 
 
 def explain_away(bags: Bags, log_odds: Array, tempers: Array, speech: Speech, stopping: Stopping) -> Explained:
-    """Labels of documents whose classes share the explanation of every word (maths, eqs. 33-35)."""
+    """Labels of documents whose classes share the explanation of every word (maths, eqs. 33 and 34)."""
     evidence = np.zeros_like(log_odds)
     beliefs = np.zeros_like(log_odds)
     n_unsettled = 0
@@ -320,4 +326,5 @@ def word_evidence(present: Array, absent: Array, Delta: Array) -> Array:
     """(words, classes): log-odds that a word gives each class, given what the other classes explain of it."""
     own = Delta * present + (1 - Delta) * absent
     rest = np.maximum(own.sum(axis=1, keepdims=True) - own, 0.0)
-    return np.log((rest + present) / (rest + absent))
+    evidence: Array = np.log((rest + present) / (rest + absent))
+    return evidence

@@ -49,7 +49,7 @@ _ONE_LESS_SQRT_HALF = np.uint64(0x3FF0000000000000 - 0x3FE6A09E667F3BCD)
 _HALF_LOG_2PI = 0.9189385332046727
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
+@njit(nogil=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
 def exp(x: float) -> float:
     """e^x: 2^k from the bits, e^r by its Taylor series, |r| ≤ ln 2 / 2; 0 below -708."""
     clipped = min(max(x, -708.0), 708.0)
@@ -72,7 +72,7 @@ def exp(x: float) -> float:
     return float(power * series) if x > -708.0 else 0.0
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
+@njit(nogil=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
 def log(x: float) -> float:
     """ln x of a positive normal number: the exponent from the bits, the rest as 2 atanh((m - 1) / (m + 1))."""
     bits = _bits(x)
@@ -94,7 +94,7 @@ def log(x: float) -> float:
     return float(exponent * _LN2 + 2.0 * (s + s * z * series))
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
+@njit(nogil=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
 def digamma(x: float) -> float:
     """ψ(x) for x > 0: the asymptotic series at x + 6, less the six steps of the recurrence as one fraction."""
     y = x + 6.0
@@ -113,7 +113,7 @@ def digamma(x: float) -> float:
     return log(y) - 0.5 / y + series * w - slope / product
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
+@njit(nogil=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
 def exp_digamma(x: float) -> float:
     """e^ψ(x) for x > 0 without a logarithm: nearly x - ½ for large x, so its series is taken at z = x + 5½.
 
@@ -136,7 +136,7 @@ def exp_digamma(x: float) -> float:
     return float(z * series * exp(-slope * inverse * z))
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
+@njit(nogil=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
 def log_gamma(x: float) -> float:
     """ln Γ(x) for x > 0: Stirling's series at x + 6, less the logarithm of the six factors between."""
     y = x + 6.0

@@ -106,7 +106,7 @@ def _run_kernel(
         bags,
         Labels(labels.known, labels.log_odds, bool(labels.fixed)),
         Topics(params.topic_prior, params.word_weights),
-        Stopping(int(stopping.max_passes), float(stopping.tolerance), float(stopping.ahead)),
+        Stopping(int(stopping.max_passes), float(stopping.tolerance), bool(stopping.leaps)),
         beliefs,
     )
     return result

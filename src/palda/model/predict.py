@@ -24,7 +24,7 @@ __all__ = ["Temper", "choose_temper", "explained", "for_prediction", "speech", "
 
 _STOPPING = Stopping(max_passes=50, tolerance=1e-4)
 _EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-_SCALES = (0.01, 2.0)
+_SCALES = (0.01, 100.0)
 _SCALE_ACCURACY = 0.05  # of the logarithm: a few per cent more or less are no matter
 _MOST_NATS = 500.0
 
@@ -62,7 +62,7 @@ def explained(bags: Bags, log_odds: Array, temper: Temper, said: Speech) -> Expl
     """What the words of each document say for each class, given prior log-odds (classes,)."""
     starts = bags.starts
     doc = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    lengths = np.bincount(doc, bags.counts, minlength=len(starts) - 1)
+    lengths = np.bincount(doc, bags.counts, minlength=len(starts) - 1).astype(np.float64)
     odds = np.tile(log_odds, (len(lengths), 1))
     result: Explained = kernels.active().explain_away(bags, odds, temper.weights(lengths), said, _STOPPING)
     return result
@@ -71,7 +71,7 @@ def explained(bags: Bags, log_odds: Array, temper: Temper, said: Speech) -> Expl
 def word_weights(bags: Bags, beliefs: Array, temper: Temper, said: Speech, label: int) -> Array:
     """Nats that each entry adds to the evidence for a class; a document's sum to its evidence (maths, eq. 35)."""
     doc = np.repeat(np.arange(len(bags.starts) - 1), np.diff(bags.starts))
-    tempers = temper.weights(np.bincount(doc, bags.counts, minlength=len(beliefs)))
+    tempers = temper.weights(np.bincount(doc, bags.counts, minlength=len(beliefs)).astype(np.float64))
     mixed = np.einsum("ni,ni->n", beliefs[doc], said.present[bags.words] - said.absent[bags.words])
     mixed += said.absent[bags.words].sum(axis=1)
     present, absent = said.present[bags.words, label], said.absent[bags.words, label]

@@ -23,12 +23,20 @@ _TIE = 1.5  # what α of a block adds for the topic that is its own
 _OVERALL = 0.1  # share of the corpus mean in every topic, so that none starts without a word
 _NOISE = 0.1  # no two topics start equal, even if two classes or documents are
 _RIDGE = 1e-3  # of the mean diagonal: classes that always come together share what they say
+_DOCS_PER_TOPIC, _TOKENS_PER_TOPIC = 10, 500
+_LEAST_TOPICS, _MOST_TOPICS = 10, 160
 _LEAST_MASS = 1e-9  # of all tokens; a block that says less has nothing of its own to say
 
 
 def default_n_topics(counts: Counts, n_classes: int) -> int:
-    """Number of topics when nobody says."""
-    return 2 * n_classes + 60
+    """Number of topics when nobody says: one for ten documents and 500 tokens, at most 160, at least one a class.
+
+    On the five public data sets more topics predict held-out labels better, up to about 160; fewer than classes do
+    badly, since topics that no class can call its own tell it from no other.
+    """
+    tokens = float(counts.sum())
+    enough = min(counts.shape[0] / _DOCS_PER_TOPIC, tokens / _TOKENS_PER_TOPIC, _MOST_TOPICS)
+    return max(int(enough), n_classes + 1, _LEAST_TOPICS)
 
 
 def first_params(
@@ -44,25 +52,38 @@ def first_params(
 
     With θ at its mean, words are written at the rate Σ_i P_{i,λ_i} / C: linear in the labels. Regressing the words on
     ``guess``, the probabilities (documents, classes) of the labels, gives what each class says more when present, and
-    what it says more when absent. The blocks (class, state) that say most get these as topics of their own; topics
-    left over start from random documents, as all of them do without a guess.
+    what it says more when absent. Classes that are present get these as topics of their own, those that say most
+    first; one topic of everyday words serves all that are absent; then absences get topics of their own. Topics left
+    over start from random documents, as all of them do without a guess.
     """
     n_classes = len(class_prior)
-    if guess is None:
-        guess = np.broadcast_to(class_prior, (counts.shape[0], n_classes))
     overall = np.asarray(counts.sum(axis=0), dtype=np.float64).ravel()
-    said = _said_by_blocks(counts, guess)
-    blocks = _loudest(said, counts, guess, n_topics)
-    topics = np.concatenate((said[blocks], _random_documents(counts, n_topics - len(blocks), rng)))
+    topic_prior = np.full((n_classes, 2, n_topics), START_TOPIC_PRIOR)
+    own = np.zeros((0, counts.shape[1]))
+    if guess is not None:
+        own = _own_topics(counts, guess, topic_prior)
+    topics = np.concatenate((own, _random_documents(counts, n_topics - len(own), rng)))
     topics = _normalised(topics) + _OVERALL * _normalised(overall[None])
     topics *= 1.0 + _NOISE * rng.random(topics.shape)
-    topic_prior = np.full((2 * n_classes, n_topics), START_TOPIC_PRIOR)
-    topic_prior[blocks, np.arange(len(blocks))] += _TIE
-    return _params(topic_prior.reshape(n_classes, 2, n_topics), _normalised(topics), class_prior, overall, smoothing)
+    return _params(topic_prior, _normalised(topics), class_prior, overall, smoothing)
+
+
+def _own_topics(counts: Counts, guess: Array, topic_prior: Array) -> Array:
+    """(at most T, words): topics that blocks call their own; ``topic_prior`` is made to lean towards them."""
+    n_topics = topic_prior.shape[2]
+    said = _said_by_blocks(counts, guess)
+    present, absent = (_loud(said[:, state], counts, guess if state else 1.0 - guess) for state in (1, 0))
+    present = present[: n_topics - 1]
+    absent = absent[: n_topics - 1 - len(present)]
+    topic_prior[present, 1, np.arange(len(present))] += _TIE
+    topic_prior[:, 0, len(present)] += _TIE
+    topic_prior[absent, 0, len(present) + 1 + np.arange(len(absent))] += _TIE
+    everyday = np.asarray(counts.sum(axis=0), dtype=np.float64).ravel()
+    return np.concatenate((said[present, 1], everyday[None], said[absent, 0]))
 
 
 def _said_by_blocks(counts: Counts, guess: Array) -> Array:
-    """(2 · classes, words): rate of each word that comes with a class's absence, and with its presence.
+    """(classes, 2, words): rate of each word that comes with a class's absence, and with its presence.
 
     Least squares, each document weighted by its length, and centred: of what a class says in both states nothing is
     known, and a class that is the same everywhere has nothing to tell.
@@ -73,15 +94,14 @@ def _said_by_blocks(counts: Counts, guess: Array) -> Array:
     gram = centred.T @ (lengths[:, None] * centred)
     gram[np.diag_indices_from(gram)] += _RIDGE * np.trace(gram) / len(gram) + _LEAST_MASS * total
     present = np.linalg.solve(gram, np.asarray(counts.T @ centred, dtype=np.float64).T)
-    said: Array = np.stack((np.maximum(-present, 0.0), np.maximum(present, 0.0)), axis=1)
-    return said.reshape(-1, said.shape[2])
+    return np.stack((np.maximum(-present, 0.0), np.maximum(present, 0.0)), axis=1)
 
 
-def _loudest(said: Array, counts: Counts, guess: Array, n_topics: int) -> NDArray[np.intp]:
-    """At most ``n_topics`` blocks, those that wrote most tokens first."""
+def _loud(said: Array, counts: Counts, probs: Array) -> NDArray[np.intp]:
+    """Classes that say something in a state, those first that wrote most tokens in it."""
     lengths = _lengths(counts)
-    tokens = np.column_stack((lengths @ (1.0 - guess), lengths @ guess)).ravel() * said.sum(axis=1)
-    order = np.argsort(-tokens, kind="stable")[:n_topics]
+    tokens = (lengths @ probs) * said.sum(axis=1)
+    order = np.argsort(-tokens, kind="stable")
     loud: NDArray[np.intp] = order[tokens[order] > _LEAST_MASS * lengths.sum()]
     return loud
 

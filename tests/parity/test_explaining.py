@@ -1,0 +1,183 @@
+"""Letting classes explain words away: compiled equals reference, and both answer as enumeration says they should."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.special import expit, logit, logsumexp
+
+from palda.kernels import Bags, Speech, Stopping, compiled, reference
+from palda.model.dirichlet import LARGEST, SMALLEST
+from palda.model.predict import speech
+from palda.model.state import Params
+
+Array = NDArray[np.float64]
+
+PATIENT = Stopping(max_passes=500, tolerance=1e-10)
+KERNELS = pytest.mark.parametrize("kernel", [compiled, reference], ids=["compiled", "reference"])
+
+
+class Inputs(NamedTuple):
+    bags: Bags
+    log_odds: Array
+    tempers: Array
+    speech: Speech
+    stopping: Stopping
+
+
+@st.composite
+def inputs(draw: st.DrawFn) -> Inputs:
+    """Sizes and options from Hypothesis, which shrinks them; numbers from a seed, which it need not."""
+    n_docs, n_classes = draw(st.integers(1, 5)), draw(st.integers(1, 6))
+    n_topics, n_words = draw(st.integers(1, 5)), draw(st.integers(1, 9))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    params = random_params(rng, n_classes, n_topics, n_words, zero_share=draw(st.sampled_from([0.0, 0.3, 0.8])))
+    words = [np.sort(rng.choice(n_words, rng.integers(0, n_words + 1), replace=False)) for _ in range(n_docs)]
+    starts = np.concatenate(([0], np.cumsum([len(doc) for doc in words])))
+    counts = rng.integers(1, draw(st.sampled_from([3, 100])), starts[-1]).astype(np.float64)
+    if draw(st.booleans()):
+        counts *= rng.random(len(counts))
+    return Inputs(
+        Bags(starts, np.concatenate(words).astype(np.int32), counts),
+        np.tile(logit(params.class_prior), (n_docs, 1)) * draw(st.sampled_from([0.0, 1.0, 100.0])),
+        rng.uniform(0.01, 2.0, n_docs),
+        speech(params),
+        Stopping(draw(st.integers(1, 6)), draw(st.sampled_from([-1.0, 1e-4]))),
+    )
+
+
+def random_params(
+    rng: np.random.Generator, n_classes: int, n_topics: int, n_words: int, *, zero_share: float = 0.0
+) -> Params:
+    topics = rng.dirichlet(np.full(n_words, 0.5), n_topics) + 1e-9
+    topics[rng.random(topics.shape) < zero_share] = 0.0
+    return Params(
+        np.exp(rng.uniform(np.log(SMALLEST), np.log(LARGEST), (n_classes, 2, n_topics))),
+        topics,
+        rng.uniform(0.05, 0.95, n_classes),
+    )
+
+
+@settings(deadline=None, max_examples=300, derandomize=True)
+@given(inputs())
+def test_compiled_equals_reference(given_inputs: Inputs) -> None:
+    truth = reference.explain_away(*given_inputs)
+    result = compiled.explain_away(*given_inputs)
+    np.testing.assert_allclose(result.evidence, truth.evidence, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(result.beliefs, truth.beliefs, rtol=1e-8, atol=1e-8)
+    assert result.n_unsettled == truth.n_unsettled
+
+
+@KERNELS
+@settings(deadline=None, max_examples=50, derandomize=True)
+@given(given_inputs=inputs())
+def test_the_evidence_goes_with_the_beliefs_and_settles(kernel: object, given_inputs: Inputs) -> None:
+    """Beliefs that have come to rest are what prior and evidence make them: σ(log-odds + evidence)."""
+    patient = given_inputs._replace(stopping=PATIENT)
+    evidence, beliefs, n_unsettled = kernel.explain_away(*patient)  # type: ignore[attr-defined]
+    assert ((beliefs >= 0) & (beliefs <= 1)).all()
+    if not n_unsettled:
+        np.testing.assert_allclose(beliefs, expit(np.clip(patient.log_odds + evidence, -500, 500)), atol=1e-7)
+
+
+@KERNELS
+def test_words_that_no_topic_writes_and_documents_without_words_say_nothing(kernel: object) -> None:
+    params = random_params(np.random.default_rng(0), 3, 2, 4)
+    params.topic_words[:, 2] = 0.0
+    bags = Bags(np.array([0, 0, 1, 3, 4]), np.array([2, 1, 2, 1], dtype=np.int32), np.array([5.0, 2.0, 9.0, 2.0]))
+    odds = np.tile(logit(params.class_prior), (4, 1))
+    found = kernel.explain_away(bags, odds, np.ones(4), speech(params), PATIENT)  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(found.evidence[:2], 0.0)
+    np.testing.assert_allclose(found.beliefs[:2], expit(odds[:2]), rtol=1e-14)
+    np.testing.assert_array_equal(found.evidence[2], found.evidence[3])
+    assert found.n_unsettled == 0
+
+
+# Against enumeration.
+
+
+def one_document(tokens: Array) -> Bags:
+    words = np.flatnonzero(tokens)
+    return Bags(np.array([0, len(words)]), words.astype(np.int32), tokens[words].astype(np.float64))
+
+
+def log_joint(labels: tuple[int, ...], tokens: Array, said: Speech, prior: Array) -> float:
+    """log p(λ) Π_w p(w | λ), with p(w | λ) the mean over classes of what each says in its state."""
+    present = np.array(labels, dtype=bool)
+    probs = np.where(present, said.present, said.absent).mean(axis=1)
+    return float(np.sum(np.where(present, np.log(prior), np.log1p(-prior))) + tokens @ np.log(probs))
+
+
+def posterior(tokens: Array, said: Speech, prior: Array) -> Array:
+    labellings = list(product((0, 1), repeat=len(prior)))
+    logs = np.array([log_joint(labels, tokens, said, prior) for labels in labellings])
+    marginals: Array = np.exp(logs - logsumexp(logs)) @ np.array(labellings)
+    return marginals
+
+
+def settled(kernel: object, tokens: Array, said: Speech, prior: Array) -> Array:
+    odds = logit(prior)[None]
+    found = kernel.explain_away(one_document(tokens), odds, np.ones(1), said, PATIENT)  # type: ignore[attr-defined]
+    result: Array = found.beliefs[0]
+    return result
+
+
+@KERNELS
+def test_with_one_class_it_is_bayes_rule(kernel: object) -> None:
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        params = random_params(rng, 1, 3, 6)
+        tokens = rng.integers(0, 4, 6)
+        found = settled(kernel, tokens, speech(params), params.class_prior)
+        np.testing.assert_allclose(found, posterior(tokens, speech(params), params.class_prior), rtol=1e-9)
+
+
+@KERNELS
+def test_with_classes_that_are_known_but_one_it_is_bayes_rule(kernel: object) -> None:
+    """Given the others, the log-odds of a class are exact: all that is approximate is that others are not given."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        params = random_params(rng, 4, 3, 6)
+        prior = np.where(rng.random(4) < 0.5, 1e-200, 1 - 1e-16)
+        prior[2] = 0.3
+        tokens = rng.integers(0, 3, 6)
+        found = settled(kernel, tokens, speech(params), prior)
+        np.testing.assert_allclose(found[2], posterior(tokens, speech(params), prior)[2], rtol=1e-6)
+
+
+def test_with_several_classes_it_is_close_to_the_posterior() -> None:
+    """Of 200 documents of up to 12 tokens under 4 classes: off by .004 on average, nine in ten by less than .015."""
+    errors = []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        params = random_params(rng, 4, 5, 8)
+        tokens = rng.multinomial(rng.integers(1, 13), np.full(8, 1 / 8))
+        exact = posterior(tokens, speech(params), params.class_prior)
+        errors.append(np.abs(settled(compiled, tokens, speech(params), params.class_prior) - exact))
+    assert np.mean(errors) < 0.005
+    assert np.quantile(errors, 0.9) < 0.015
+    assert np.max(errors) < 0.1
+
+
+@KERNELS
+def test_a_class_gets_no_credit_for_words_that_another_explains(kernel: object) -> None:
+    """Both classes write the word when present, so the word alone speaks for both; but one of them is enough."""
+    said = Speech(
+        present=np.array([[0.6, 0.3], [0.4, 0.7]]),
+        absent=np.array([[0.01, 0.01], [0.99, 0.99]]),
+    )
+    prior = np.array([0.2, 0.05])
+    tokens = np.array([4, 3])
+    naive = expit(logit(prior) + tokens @ np.log(said.present / said.absent))
+    found = settled(kernel, tokens, said, prior)
+    exact = posterior(tokens, said, prior)
+    assert (naive > 0.95).all()
+    np.testing.assert_array_equal(found > 0.5, [True, False])
+    np.testing.assert_array_equal(exact > 0.5, [True, False])
+    np.testing.assert_allclose(found, exact, atol=0.03)
