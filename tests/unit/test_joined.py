@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import expit, logit
 
-from palda.priors.joined import Evidence, Joined, choose_joined, for_new_documents, likeliest_joined
+from palda.priors.joined import Evidence, Joined, choose_joined, choose_share, likeliest_joined, recalibrated, refitted
 from palda.priors.label_sets import Profiles
 
 RNG = np.random.default_rng(0)
@@ -65,7 +65,9 @@ def test_profiles_are_chosen_where_classes_come_in_sets() -> None:
     joined, score = choose_joined(given, base, lambda probs: log_likelihoods(probs, labels))
     assert len(joined.profiles.weights) > 1
     assert score > log_likelihoods(expit(head), labels).sum() + 50
-    ready = for_new_documents(joined, head, labels, np.ones_like(labels))
+    joined = replace(joined, share=choose_share(joined, head, labels, np.ones_like(labels)))
+    assert joined.share > 0
+    ready = recalibrated(refitted(joined, given), head, labels, np.ones_like(labels))
     assert log_likelihoods(expit(ready.log_odds(head)), labels).sum() > log_likelihoods(expit(head), labels).sum() + 50
 
 
@@ -82,9 +84,10 @@ def test_independent_classes_keep_the_head_alone() -> None:
     joined, _ = choose_joined(given, base, score)
     assert len(joined.profiles.weights) == 1
     assert joined.kappa == 1.0
-    likeliest = for_new_documents(likeliest_joined(given, base, score), head, labels, np.ones_like(labels))
-    off = log_likelihoods(expit(head), labels).sum() - log_likelihoods(expit(likeliest.log_odds(head)), labels).sum()
-    assert off < 5
+    likeliest = likeliest_joined(given, base, score)
+    assert choose_share(likeliest, head, labels, np.ones_like(labels)) == 0
+    alone = recalibrated(replace(likeliest, share=0.0), head, labels, np.ones_like(labels))
+    np.testing.assert_array_equal(alone.log_odds(head), head)
 
 
 def test_a_head_that_knows_nothing_gets_no_weight() -> None:
