@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from scipy import sparse
 from scipy.special import expit, logit
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import TransformerTags, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from palda import metrics
@@ -62,7 +62,7 @@ _PRIORS = ("stacked", "topics", "words", "base_rate")
 _MEASURES = ("micro_f1", "macro_f1", "jaccard")
 
 
-class TopicEstimator(BaseEstimator):
+class TopicEstimator(TransformerMixin, BaseEstimator):
     """Parameters are checked when ``fit`` is called; what was learned is in attributes that end in an underscore."""
 
     def _settings(self, annotators: AnnotatorModel | None = None) -> Settings:
@@ -154,8 +154,11 @@ class TopicEstimator(BaseEstimator):
         self.temper_ = found.temper
         self._keep_topics(found.topics)
         spoken_of = np.where(found.weights > 0, found.label_probs, np.nan)
-        probs = expit(0.0 if found.prior is None else found.prior.for_words.log_odds(found.head_log_odds))
-        self.thresholds_ = self._thresholds(spoken_of, np.broadcast_to(probs, spoken_of.shape))
+        if found.prior is None:
+            self.thresholds_ = self._thresholds(spoken_of[:0], spoken_of[:0])
+        else:
+            self.out_of_fold_probs_ = expit(found.prior.for_words.log_odds(found.head_log_odds))
+            self.thresholds_ = self._thresholds(spoken_of, self.out_of_fold_probs_)
         return found
 
     def _learns(self, data: Labelled) -> bool:
@@ -365,7 +368,7 @@ class TopicEstimator(BaseEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
         tags.target_tags.required = True
-        tags.transformer_tags = TransformerTags()
+        tags.transformer_tags.preserves_dtype = []  # shares of topics are float64, whatever the counts are
         return tags
 
 

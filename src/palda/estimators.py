@@ -90,6 +90,9 @@ class PALDA(ClassifierMixin, TopicEstimator):
         The fitted label prior, and the label-set profiles that predictions go through.
     thresholds_
         (classes,): from which probability on a class is predicted.
+    out_of_fold_probs_
+        (documents, classes): what models that have not seen them predict for the training documents; only where the
+        label prior learns, and not kept in files.
     n_topics_
         Number of topics.
     temper_

@@ -22,7 +22,15 @@ from palda.model.predict import Temper
 from palda.priors import label_sets
 from palda.priors.calibration import fit_platt
 from palda.priors.folds import assign_folds
-from palda.priors.joined import Evidence, Joined, choose_joined, for_new_documents, likeliest_joined
+from palda.priors.joined import (
+    Evidence,
+    Joined,
+    choose_joined,
+    choose_share,
+    likeliest_joined,
+    recalibrated,
+    refitted,
+)
 from palda.priors.label_sets import ProfilePrior
 from palda.priors.learned import LearnedPrior
 from palda.priors.logistic import HeadFit, HeadSettings, fit_head
@@ -202,7 +210,7 @@ class _Learner:
         rows, out_of_fold = self.judges, fit.log_odds
         targets, head = label_probs[rows], out_of_fold[rows]
         weights = self.weights[rows] * self.held_back
-        other = np.where(self.held_back, 0.0, logit(np.clip(targets, _LEAST, 1.0 - _LEAST)) - head)
+        certain = logit(np.clip(targets, _LEAST, 1.0 - _LEAST)) - head
 
         def score(probs: Array) -> Array:
             scores = logit(np.clip(probs, _LEAST, 1.0 - _LEAST))
@@ -210,9 +218,17 @@ class _Learner:
             likelihoods: Array = np.sum(weights * (targets * odds - np.logaddexp(0.0, odds)), axis=1)
             return likelihoods
 
-        given = Evidence(np.full(targets.shape, -1, dtype=np.int8), other, head)
-        joined = likeliest_joined(given, base, score, n_profiles=self.plan.n_profiles, seed=self.plan.seed)
-        return for_new_documents(joined, out_of_fold, label_probs, self.weights)
+        unknown = np.full(targets.shape, -1, dtype=np.int8)
+        joined = likeliest_joined(
+            Evidence(unknown, np.where(self.held_back, 0.0, certain), head),
+            base,
+            score,
+            n_profiles=self.plan.n_profiles,
+            seed=self.plan.seed,
+        )
+        share = choose_share(joined, head, targets, weights)
+        joined = refitted(replace(joined, share=share), Evidence(unknown, certain, head))
+        return recalibrated(joined, out_of_fold, label_probs, self.weights)
 
     def finished(self, turns: list[_Turn], reading: TopicReading | None) -> Learned:
         """The best turn of those that read as much as the last one."""

@@ -15,7 +15,7 @@ from palda.annotators import pool
 from palda.annotators.base import AnnotatorBelief
 from palda.annotators.coins import Coins
 from palda.annotators.history import annotator_prior
-from palda.annotators.one_coin import OneCoin, OneCoinModel
+from palda.annotators.one_coin import OneCoinModel
 from palda.annotators.per_class import PerClassModel
 from palda.annotators.published import PublishedCoin
 from palda.annotators.summary import AnnotatorSummary, summary
@@ -222,13 +222,16 @@ def test_intervals_of_mixed_rates_are_those_of_sampling() -> None:
     np.testing.assert_allclose([found.informedness_low, found.informedness_high], ends, atol=0.04)
 
 
-def test_the_published_coin_says_what_the_maximum_likelihood_coin_says() -> None:
+def test_the_published_coin_says_the_log_odds_of_the_share_of_right_votes() -> None:
     votes = random_votes(4, (30, 5, 3))
     label_probs = np.random.default_rng(4).random((30, 3))
     belief = PublishedCoin().update(PublishedCoin().count(votes, label_probs), PublishedCoin().start(5, 3))
-    rates = OneCoin().update(OneCoin().count(votes, label_probs), OneCoin().start(5))
-    for now, before in zip(PublishedCoin().evidence(votes, belief), OneCoin().evidence(votes, rates), strict=True):
-        np.testing.assert_allclose(now, before, rtol=1e-12)
+    truth = label_probs[votes.doc, votes.label]
+    right = np.where(votes.value == 1, truth, 1 - truth)
+    rates = np.array([right[votes.annotator == who].mean() for who in range(5)])
+    expected = np.zeros((30, 3))
+    np.add.at(expected, (votes.doc, votes.label), np.where(votes.value == 1, 1, -1) * logit(rates)[votes.annotator])
+    np.testing.assert_allclose(PublishedCoin().evidence(votes, belief).log_odds, expected, rtol=1e-10, atol=1e-12)
     assert PublishedCoin().divergence(belief) == 0.0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -10,7 +11,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import sparse
 
-from palda.annotators.one_coin import OneCoin
+from palda.annotators.base import AnnotatorModel
+from palda.annotators.one_coin import OneCoinModel
+from palda.annotators.per_class import PerClassModel
+from palda.annotators.published import PublishedCoin
+from palda.annotators.two_coin import TwoCoinModel
 from palda.data import simulate
 from palda.data.reuters import read_reuters
 from palda.data.types import Votes
@@ -26,7 +31,7 @@ STOPPING = Stopping(max_passes=4, tolerance=1e-4)
 INFERENCE = pytest.mark.parametrize("inference", ["joint", "mean_field"])
 
 
-def start_of(counts: sparse.csr_array, labels: NDArray[np.int8], votes: Votes | None, *, smoothed: bool) -> Params:
+def start_of(counts: sparse.csr_array, labels: NDArray[np.int8], *, smoothed: bool) -> Params:
     """Random parameters, without any symmetry that EM would first have to break."""
     rng = np.random.default_rng(5)
     n_words, n_classes = counts.shape[1], labels.shape[1]
@@ -37,7 +42,6 @@ def start_of(counts: sparse.csr_array, labels: NDArray[np.int8], votes: Votes | 
         class_prior=base_rate.update(labels.sum(axis=0), len(labels)),
         word_counts=word_counts if smoothed else None,
         word_prior=0.1 if smoothed else None,
-        annotator_rates=None if votes is None else np.full(votes.n_annotators, 0.7),
     )
 
 
@@ -47,9 +51,15 @@ def bounds_of_fit(
     votes: Votes | None,
     start: Params,
     inference: str,
+    model: AnnotatorModel | None = None,
+    given: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    shards = cut_shards(counts, known, votes, n_shards=2)
-    settings = Settings(None if votes is None else OneCoin(), inference, max_iter=ROUNDS, tol=0.0, stopping=STOPPING)
+    shards = cut_shards(counts, known, votes, n_shards=2, given=given)
+    settings = Settings(None, inference, max_iter=ROUNDS, tol=0.0, stopping=STOPPING)
+    if votes is not None:
+        model = model or PublishedCoin()
+        settings = replace(settings, annotators=model)
+        start = replace(start, annotators=model.start(votes.n_annotators, votes.n_classes))
     rounds = em(shards, start, settings, carried_beliefs(shards, start, inference))
     return np.array([info.bound for _, info in rounds])
 
@@ -72,8 +82,27 @@ def test_the_bound_never_falls_on_simulated_documents(
     world = simulate.documents(n_docs, 4, N_TOPICS, 50, seed=2, doc_length=length)
     votes = simulate.crowd(world, [0.9, 0.8, 0.7, 0.6, 0.3], seed=3, votes_per_doc=3)[0] if crowd else None
     known = np.full_like(world.labels, -1) if crowd else world.labels
-    start = start_of(world.corpus.counts, world.labels, votes, smoothed=smoothed)
+    start = start_of(world.corpus.counts, world.labels, smoothed=smoothed)
     assert_never_falls(bounds_of_fit(world.corpus.counts, known, votes, start, inference))
+
+
+@INFERENCE
+@pytest.mark.parametrize("model", [OneCoinModel(), TwoCoinModel(), PerClassModel()], ids=lambda m: type(m).__name__)
+def test_the_bound_never_falls_with_beliefs_about_annotators(model: AnnotatorModel, inference: str) -> None:
+    world = simulate.documents(100, 4, N_TOPICS, 50, seed=2, doc_length=40)
+    votes = simulate.crowd(world, [0.9, 0.8, 0.7, 0.6, 0.3], seed=3, votes_per_doc=3)[0]
+    start = start_of(world.corpus.counts, world.labels, smoothed=True)
+    unknown = np.full_like(world.labels, -1)
+    assert_never_falls(bounds_of_fit(world.corpus.counts, unknown, votes, start, inference, model))
+
+
+@INFERENCE
+def test_the_bound_never_falls_when_labels_are_settled(inference: str) -> None:
+    world = simulate.documents(100, 4, N_TOPICS, 50, seed=2, doc_length=40)
+    given = np.random.default_rng(1).normal(0.0, 2.0, world.labels.shape)
+    start = start_of(world.corpus.counts, world.labels, smoothed=True)
+    unknown = np.full_like(world.labels, -1)
+    assert_never_falls(bounds_of_fit(world.corpus.counts, unknown, None, start, inference, given=given))
 
 
 @INFERENCE
@@ -84,7 +113,7 @@ def test_the_bound_never_falls_when_labels_are_partly_known(smoothed: bool, crow
     labels = world.labels.astype(np.int8).copy()
     labels[np.random.default_rng(0).random(labels.shape) < 0.5] = -1
     votes = simulate.crowd(world, [0.9, 0.8, 0.7, 0.6, 0.3], seed=3, votes_per_doc=3)[0] if crowd else None
-    start = start_of(world.corpus.counts, world.labels, votes, smoothed=smoothed)
+    start = start_of(world.corpus.counts, world.labels, smoothed=smoothed)
     assert_never_falls(bounds_of_fit(world.corpus.counts, labels, votes, start, inference))
 
 
@@ -110,5 +139,5 @@ def test_the_bound_never_falls_on_reuters(
     counts, labels = reuters_subset(data_folder, 120 if kernel == "compiled" else 6)
     votes = simulate.crowd(labels, [0.9, 0.8, 0.7, 0.6, 0.3], seed=1, votes_per_doc=3)[0] if crowd else None
     known = np.full_like(labels, -1) if crowd else labels
-    start = start_of(counts, labels, votes, smoothed=smoothed)
+    start = start_of(counts, labels, smoothed=smoothed)
     assert_never_falls(bounds_of_fit(counts, known, votes, start, inference))

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit, gammaln, logit, logsumexp
 
-from palda.annotators.one_coin import OneCoin
+from palda.annotators.base import AnnotatorBelief
+from palda.annotators.published import PublishedCoin
 from palda.data.votes import Votes
 from palda.fit import Settings, cut_shards, em, label_probs
 from palda.kernels import Labels, Stopping, Topics, reference
@@ -53,10 +54,15 @@ def make_case(seed: int, *, labels: str, voted: bool, smoothed: bool, lengths: t
         class_prior=rng.uniform(0.05, 0.95, n_classes),
         word_counts=word_counts if smoothed else None,
         word_prior=float(rng.uniform(0.1, 2.0)) if smoothed else None,
-        annotator_rates=rng.uniform(0.05, 0.95, N_ANNOTATORS) if voted else None,
+        annotators=coins(rng.uniform(0.05, 0.95, N_ANNOTATORS)) if voted else None,
     )
     tokens = [rng.integers(0, N_WORDS, length).tolist() for length in lengths]
     return Case(tokens, known, votes, params)
+
+
+def coins(rates: Array) -> AnnotatorBelief:
+    """Annotators whose rates are certain."""
+    return AnnotatorBelief(np.column_stack((rates, 1 - rates)), np.full(2, 0.5), np.full((len(rates), 2), np.nan))
 
 
 def counts_of(case: Case) -> sparse.csr_array:
@@ -64,7 +70,7 @@ def counts_of(case: Case) -> sparse.csr_array:
 
 
 def settings_for(case: Case, inference: str, max_iter: int = 1) -> Settings:
-    annotators = OneCoin() if case.votes is not None else None
+    annotators = PublishedCoin() if case.votes is not None else None
     return Settings(annotators, inference, max_iter=max_iter, tol=0.0, stopping=SETTLED)
 
 
@@ -93,11 +99,12 @@ def log_prob_labels(case: Case, d: int, labels: tuple[int, ...]) -> float:
     prior = case.params.class_prior
     total = sum(np.log(prior[i] if label else 1 - prior[i]) for i, label in enumerate(labels))
     if case.votes is not None:
-        assert case.params.annotator_rates is not None
+        assert case.params.annotators is not None
         votes = case.votes
         for doc, who, label, value in zip(votes.doc, votes.annotator, votes.label, votes.value, strict=True):
             if doc == d:
-                rate = case.params.annotator_rates[who]
+                right, wrong = case.params.annotators.posterior[who]
+                rate = right / (right + wrong)
                 total += np.log(rate if value == labels[label] else 1 - rate)
     return float(total)
 
@@ -216,10 +223,10 @@ def posterior_by_enumeration(case: Case) -> Array:
 def test_a_vote_moves_the_log_odds_by_the_log_odds_of_its_annotator_and_silence_does_not(inference: str) -> None:
     rates = np.array([0.9, 0.6, 0.2])
     votes = Votes.from_array([[[1], [0], [1]], [[-1], [-1], [0]], [[-1], [-1], [-1]]])
-    params = Params(np.ones((1, 2, 2)), np.full((2, 3), 1 / 3), np.array([0.3]), annotator_rates=rates)
+    params = Params(np.ones((1, 2, 2)), np.full((2, 3), 1 / 3), np.array([0.3]), annotators=coins(rates))
     known = np.full((3, 1), -1, dtype=np.int8)
     shards = cut_shards(sparse.csr_array((3, 3)), known, votes)
-    probs = label_probs(shards, params, Settings(OneCoin(), inference))
+    probs = label_probs(shards, params, Settings(PublishedCoin(), inference))
     said = [logit(0.9) - logit(0.6) + logit(0.2), -logit(0.2), 0.0]
     np.testing.assert_allclose(probs[:, 0], expit(logit(0.3) + np.array(said)), rtol=1e-13)
 
@@ -249,7 +256,7 @@ def test_with_one_class_one_topic_and_observed_labels_the_bound_is_exact(smoothe
 @INFERENCE
 def test_observed_labels_that_votes_contradict_still_count_as_observed(inference: str) -> None:
     case = make_case(3, labels="observed", voted=True, smoothed=False)
-    certain = replace(case.params, annotator_rates=np.full(N_ANNOTATORS, 0.999))
+    certain = replace(case.params, annotators=coins(np.full(N_ANNOTATORS, 0.999)))
     shards = cut_shards(counts_of(case), case.known, case.votes)
     np.testing.assert_array_equal(label_probs(shards, certain, settings_for(case, inference)), case.known)
     assert bound_of(case._replace(params=certain), inference) <= exact_log_likelihood(case._replace(params=certain))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import digamma, gammaln
 
-from palda.annotators.one_coin import OneCoin
+from palda.annotators.published import PublishedCoin
 from palda.data.votes import Votes
 from palda.model.m_step import update_topics
 from palda.model.state import Params, ShardStats
@@ -26,14 +26,9 @@ def stats_of(word_counts: np.ndarray) -> ShardStats:
 def test_quality_is_the_expected_share_of_right_votes() -> None:
     votes = Votes.from_array([[[1, 0], [-1, 1]], [[0, -1], [-1, -1]]], annotators=["a", "b"])
     label_probs = np.array([[0.9, 0.2], [0.4, 0.5]])
-    coins = OneCoin()
-    rates = coins.update(coins.count(votes, label_probs), coins.start(2))
-    np.testing.assert_allclose(rates, [(0.9 + 0.8 + 0.6) / 3, 0.2], rtol=1e-14)
-
-
-def test_an_annotator_without_votes_keeps_the_rate_and_nobody_is_infinitely_right() -> None:
-    rates = OneCoin().update(np.array([[0.0, 0.0], [5.0, 5.0], [0.0, 5.0]]), np.array([0.7, 0.7, 0.7]))
-    np.testing.assert_allclose(rates, [0.7, 1 - 1e-6, 1e-6], rtol=1e-12)
+    coins = PublishedCoin()
+    found = coins.update(coins.count(votes, label_probs), coins.start(2, 2)).posterior
+    np.testing.assert_allclose(found[:, 0] / found.sum(axis=1), [(0.9 + 0.8 + 0.6) / 3, 0.2], rtol=1e-14)
 
 
 def test_base_rates_are_the_mean_beliefs_inside_the_open_interval() -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import numpy as np
 import pytest
 
-from palda.annotators.one_coin import OneCoin
+from palda.annotators.two_coin import TwoCoinModel
 from palda.data import simulate
 from palda.engine.threads import Threads
 from palda.fit import Settings, cut_shards, em, label_probs
 from palda.model.state import Params
+from palda.persist import state_of_params
 from palda.priors import base_rate
 
 WORLD = simulate.documents(120, 4, 5, 60, seed=6, doc_length=40, lengths="poisson")
@@ -32,18 +31,17 @@ def fitted(
         class_prior=base_rate.update(WORLD.labels.sum(axis=0), len(WORLD)),
         word_counts=word_counts if smoothed else None,
         word_prior=0.1 if smoothed else None,
-        annotator_rates=np.full(4, 0.7) if crowd else None,
+        annotators=TwoCoinModel().start(4, 4) if crowd else None,
     )
     shards = cut_shards(counts, UNKNOWN if crowd else WORLD.labels, votes, n_shards)
-    settings = Settings(OneCoin() if crowd else None, inference, max_iter=8, tol=0.0, engine=Threads(n_jobs))
+    settings = Settings(TwoCoinModel() if crowd else None, inference, max_iter=8, tol=0.0, engine=Threads(n_jobs))
     rounds = list(em(shards, start, settings))
     params = rounds[-1][0]
     return params, label_probs(shards, params, settings), [info.bound for _, info in rounds]
 
 
 def arrays_of(params: Params) -> dict[str, np.ndarray]:
-    named = {spec.name: getattr(params, spec.name) for spec in fields(Params)}
-    return {name: np.asarray(value) for name, value in named.items() if value is not None}
+    return state_of_params(params)
 
 
 @pytest.mark.parametrize("inference", ["joint", "mean_field"])
@@ -54,9 +52,10 @@ def test_one_two_and_seven_shards_give_the_same_parameters(crowd: bool, smoothed
     for n_shards in (2, 7):
         params, probs, their_bounds = fitted(n_shards, 1, crowd=crowd, smoothed=smoothed, inference=inference)
         np.testing.assert_allclose(their_bounds, bounds, rtol=1e-9)
-        np.testing.assert_allclose(probs, consensus, rtol=1e-9, atol=1e-12)
+        rtol = 1e-6 if crowd else 1e-9  # the pool's Newton steps end somewhere near the maximum
+        np.testing.assert_allclose(probs, consensus, rtol=rtol, atol=1e-12)
         for name, array in arrays_of(params).items():
-            np.testing.assert_allclose(array, arrays_of(whole)[name], rtol=1e-9, atol=1e-12, err_msg=name)
+            np.testing.assert_allclose(array, arrays_of(whole)[name], rtol=rtol, atol=1e-12, err_msg=name)
 
 
 @pytest.mark.parametrize("inference", ["joint", "mean_field"])

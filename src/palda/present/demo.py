@@ -41,7 +41,7 @@ def run(n_docs: int = N_DOCS, seed: int = 0) -> Outcome:
     votes, annotators = simulate.crowd(news, "adversarial", votes_per_doc=VOTES_PER_DOC, seed=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a demo may stop early
-        model = CrowdPALDA.as_published(20, smoothing=True, max_iter=30, random_state=seed).fit(news.corpus, votes)
+        model = CrowdPALDA(20, max_iter=30, random_state=seed).fit(news.corpus, votes)
     majority = votes.yes_per_pair() / np.maximum(votes.per_pair(), 1)
     quality = model.annotator_quality_["quality"].to_numpy()
     return Outcome(news, votes, annotators, majority, model.consensus_, quality)
@@ -69,7 +69,7 @@ def main() -> None:
     say(f"annotator quality off by {metrics.annotator_rmse(outcome.quality, outcome.annotators.quality):.3f} (RMSE); ")
     oracle = metrics.oracle_rmse(votes, truth, outcome.annotators.quality)
     say(f"somebody who knew the truth: {oracle:.3f}\n\n")
-    say("still to come: the command line on your own files, a classifier as good as from gold labels, and a report.\n")
+    say("still to come: the command line on your own files, and a report.\n")
     say("today, in Python: see README.md, or docs/guide/data.md for reading your own votes.\n")
 
 

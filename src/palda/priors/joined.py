@@ -6,8 +6,8 @@ independent as the profiles take them to be: κ < 1 makes up for that. With one 
 is.
 
 For documents without votes the log-odds that come out are mixed with the head's own and recalibrated, since profiles
-make them too sure: ``share`` of the one, the rest of the other. On the training parts of scene and reuters the profiles
-alone were likeliest out of fold, on enron an equal mixture was as likely and nearer to the head.
+make them too sure: ``share`` of the one, the rest of the other, chosen on documents whose labels the profiles have not
+seen.
 """
 
 from __future__ import annotations
@@ -29,7 +29,17 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["CANDIDATES", "KAPPAS", "Evidence", "Joined", "choose_joined", "for_new_documents", "likeliest_joined"]
+__all__ = [
+    "CANDIDATES",
+    "KAPPAS",
+    "Evidence",
+    "Joined",
+    "choose_joined",
+    "choose_share",
+    "likeliest_joined",
+    "recalibrated",
+    "refitted",
+]
 
 CANDIDATES = (4, 10, 25)
 """Numbers of profiles that "auto" tries besides one: fewer than four never were the best anywhere."""
@@ -40,7 +50,7 @@ KAPPAS = (1.0, 0.8, 0.6, 0.4, 0.0)
 _SURER_KAPPAS = (1.0, 0.8, 0.6)  # where recalibration follows, there is less to make up for
 _TYPICAL = 0.6  # κ under which numbers of profiles are compared first
 _ROUNDS, _FEW_ROUNDS, _TOL = 50, 10, 1e-5  # of EM over profiles
-_SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
+_SHARES = (0.25, 0.5, 0.75, 1.0)  # of the profiles, besides none
 _CLEAR = 2.0  # standard errors by which anything but the head alone must predict better
 _LEAST_GAIN = 1.0  # and by how many nats at least, so that rounding never decides
 
@@ -70,7 +80,7 @@ class Joined:
         if len(self.profiles.weights) == 1:
             mixed = self.base + self.evidence(head)
         elif self.share == 0.0:
-            mixed = head
+            return head
         else:
             mixed = (1.0 - self.share) * head + self.share * self._through_profiles(head)
         return mixed if self.platt is None else self.platt.apply(mixed)
@@ -123,7 +133,7 @@ def choose_joined(
 def likeliest_joined(
     given: Evidence, base: Array, score: Callable[[Array], Array], *, n_profiles: int | None = None, seed: int = 0
 ) -> Joined:
-    """Profiles and κ under which what was held back is likeliest; ``for_new_documents`` then weighs the head alone."""
+    """Profiles and κ under which what was held back is likeliest; ``choose_share`` then weighs the head alone."""
     if n_profiles == 1 or len(base) == 1:
         return Joined.head_alone(base)
     sizes = CANDIDATES if n_profiles is None else (n_profiles,)
@@ -131,23 +141,40 @@ def likeliest_joined(
     return max(candidates, key=lambda joined: float(score(_probs(given, joined)).sum()))
 
 
-def for_new_documents(joined: Joined, head: Array, targets: Array, weights: Array) -> Joined:
-    """The same, mixed with the head alone and recalibrated on out-of-fold log-odds and their soft targets.
+def choose_share(joined: Joined, head: Array, targets: Array, weights: Array) -> float:
+    """Share of what comes out of the profiles, the rest being the head's own log-odds, for documents without votes.
 
-    Of mixtures that are within a standard error of the likeliest, the one nearest to the head alone.
+    The documents' labels must not have been seen by the profiles. Mixtures are recalibrated here: two numbers a class,
+    which cost them a nat each. The head alone is calibrated already.
     """
     if len(joined.profiles.weights) == 1:
-        return joined
-    candidates, likelihoods = [], []
+        return 1.0
+    reached = {0.0: float(_log_likelihoods(head, targets, weights).sum())}
     for share in _SHARES:
-        mixed = replace(joined, share=share, platt=None).log_odds(head)
-        platt = fit_platt(mixed, targets, weights) if share > 0.0 else None  # the head is calibrated already
-        candidates.append(replace(joined, share=share, platt=platt))
-        odds = mixed if platt is None else platt.apply(mixed)
-        likelihoods.append(np.sum(weights * (targets * odds - np.logaddexp(0.0, odds)), axis=1))
-    best = int(np.argmax([parts.sum() for parts in likelihoods]))
-    even = [not _better_by(likelihoods[best] - parts, 1.0) for parts in likelihoods]
-    return candidates[max(np.flatnonzero(even))]
+        ready = recalibrated(replace(joined, share=share), head, targets, weights)
+        likelihood = float(_log_likelihoods(ready.log_odds(head), targets, weights).sum())
+        reached[share] = likelihood - 2.0 * len(joined.base)
+    return max(reached, key=lambda share: reached[share])
+
+
+def recalibrated(joined: Joined, head: Array, targets: Array, weights: Array) -> Joined:
+    """The same, recalibrated on out-of-fold log-odds of a head and their soft targets; the head alone is left as is."""
+    if len(joined.profiles.weights) == 1 or joined.share == 0.0:
+        return replace(joined, platt=None)
+    mixed = replace(joined, platt=None).log_odds(head)
+    return replace(joined, platt=fit_platt(mixed, targets, weights))
+
+
+def refitted(joined: Joined, given: Evidence) -> Joined:
+    """The same number of profiles, fitted to more evidence."""
+    if len(joined.profiles.weights) == 1:
+        return joined
+    return replace(_fitted(given, joined, ProfilePrior(expit(joined.base)), _ROUNDS), share=joined.share)
+
+
+def _log_likelihoods(log_odds: Array, targets: Array, weights: Array) -> Array:
+    likelihoods: Array = np.sum(weights * (targets * log_odds - np.logaddexp(0.0, log_odds)), axis=1)
+    return likelihoods
 
 
 def _best_kappa_alone(given: Evidence, base: Array, score: Callable[[Array], Array]) -> Joined:
@@ -198,9 +225,5 @@ def _probs(given: Evidence, joined: Joined) -> Array:
 
 
 def _clearly_better(gains: Array) -> bool:
-    return _better_by(gains, _CLEAR)
-
-
-def _better_by(gains: Array, standard_errors: float) -> bool:
-    spread = float(np.std(gains) * np.sqrt(len(gains)))
-    return float(gains.sum()) > max(standard_errors * spread, _LEAST_GAIN)
+    standard_error = float(np.std(gains) * np.sqrt(len(gains)))
+    return float(gains.sum()) > max(_CLEAR * standard_error, _LEAST_GAIN)

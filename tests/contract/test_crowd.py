@@ -1,0 +1,171 @@
+"""What CrowdPALDA makes of votes, gold labels, silence and earlier work."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from palda import CrowdPALDA, DataError, Votes, load, metrics
+from palda.data import simulate
+
+NEWS = simulate.newsroom(420, seed=5)
+COUNTS = NEWS.corpus.counts
+X, LABELS = COUNTS[:300], NEWS.labels[:300]
+NEW_X, NEW_LABELS = COUNTS[300:], NEWS.labels[300:]
+QUALITY = np.array([0.95, 0.9, 0.85, 0.8, 0.7, 0.5, 0.15, 0.9])
+ALL_VOTES, PEOPLE = simulate.crowd(NEWS, QUALITY, votes_per_doc=3, seed=2)
+VOTES, NEW_VOTES = ALL_VOTES.take(slice(0, 300)), ALL_VOTES.take(slice(300, 420))
+SETTINGS: dict[str, Any] = {"n_topics": 8, "tol": 1e-2, "random_state": 0, "n_jobs": 1, "label_prior": "words"}
+COLUMNS = ["annotator", "quality", "low", "high", "sensitivity", "specificity", "informedness", "n_votes", "verdict"]
+
+
+@cache
+def fitted(annotators: str = "two_coin", label_prior: str = "words") -> CrowdPALDA:
+    return CrowdPALDA(**(SETTINGS | {"annotators": annotators, "label_prior": label_prior})).fit(X, VOTES)
+
+
+def f1(probs: np.ndarray, labels: np.ndarray = LABELS) -> float:
+    return metrics.micro_f1(labels, probs >= 0.5)
+
+
+def majority(votes: Votes) -> np.ndarray:
+    return votes.yes_per_pair() / np.maximum(votes.per_pair(), 1)
+
+
+@pytest.mark.parametrize("label_prior", ["stacked", "topics", "words", "base_rate"])
+def test_the_consensus_beats_the_majority(label_prior: str) -> None:
+    model = fitted(label_prior=label_prior)
+    assert f1(model.consensus_) > f1(majority(VOTES)) + 0.03
+
+
+@pytest.mark.parametrize("annotators", ["one_coin", "two_coin", "per_class"])
+def test_annotators_are_found_out(annotators: str) -> None:
+    model = fitted(annotators)
+    table = model.annotator_quality_
+    assert table.columns[: len(COLUMNS)].tolist() == COLUMNS
+    assert table["annotator"].tolist() == VOTES.annotators.tolist()
+    assert metrics.annotator_rmse(table["quality"], QUALITY) < 0.06
+    assert ((table["low"] < table["quality"]) & (table["quality"] < table["high"])).all()
+    assert table["verdict"].iloc[6] == "adversarial"
+    np.testing.assert_array_equal(table["n_votes"], VOTES.per_annotator())
+
+
+def test_new_documents_with_votes_get_a_better_consensus_than_from_either_alone() -> None:
+    model = fitted()
+    found = model.consensus(NEW_X, NEW_VOTES)
+    assert f1(found, NEW_LABELS) > f1(majority(NEW_VOTES), NEW_LABELS)
+    assert f1(found, NEW_LABELS) > f1(model.predict_proba(NEW_X), NEW_LABELS)
+
+
+@pytest.mark.parametrize("label_prior", ["words", "base_rate"])
+def test_votes_on_new_documents_come_in_any_form_and_order(label_prior: str) -> None:
+    model = fitted(label_prior=label_prior)
+    array = np.full((120, NEW_VOTES.n_annotators, NEW_VOTES.n_classes), -1)
+    array[NEW_VOTES.doc, NEW_VOTES.annotator, NEW_VOTES.label] = NEW_VOTES.value
+    frame = NEW_VOTES.to_frame().astype(dict.fromkeys(("doc", "annotator", "label"), str))
+    shuffled = frame.sample(frac=1.0, random_state=0)
+    expected = model.consensus(NEW_X, NEW_VOTES)
+    np.testing.assert_allclose(model.consensus(NEW_X, array), expected, rtol=1e-12)
+    np.testing.assert_allclose(model.consensus(NEW_X, shuffled, doc_ids=NEW_VOTES.doc_ids), expected, rtol=1e-12)
+
+
+def test_strangers_count_as_the_pool_and_unknown_classes_are_refused() -> None:
+    model = fitted()
+    frame = NEW_VOTES.to_frame().astype(dict.fromkeys(("doc", "annotator", "label"), str))
+    found = model.consensus(NEW_X, frame.assign(annotator="new " + frame["annotator"]), doc_ids=NEW_VOTES.doc_ids)
+    assert f1(found, NEW_LABELS) > f1(model.predict_proba(NEW_X), NEW_LABELS)
+    with pytest.raises(DataError, match="class"):
+        model.consensus(NEW_X, frame.assign(label="gossip"), doc_ids=NEW_VOTES.doc_ids)
+
+
+def test_no_votes_leave_what_the_words_say() -> None:
+    model = CrowdPALDA(**SETTINGS, n_profiles=1).fit(X, VOTES)
+    silence = Votes.empty(NEW_VOTES.doc_ids, VOTES.classes, VOTES.annotators)
+    np.testing.assert_allclose(model.consensus(NEW_X, silence), model.predict_proba(NEW_X), atol=1e-9)
+
+
+def test_gold_labels_are_kept_and_help_the_others() -> None:
+    gold = np.full(LABELS.shape, -1)
+    gold[:60] = LABELS[:60]
+    model = CrowdPALDA(**SETTINGS).fit(X, VOTES, gold=gold)
+    np.testing.assert_array_equal(model.consensus_[:60], LABELS[:60])
+    assert f1(model.consensus_[60:], LABELS[60:]) > f1(fitted().consensus_[60:], LABELS[60:]) - 0.01
+
+
+def test_documents_without_votes_take_part_and_get_labels() -> None:
+    some = VOTES.take(slice(0, 200))
+    padded = Votes(some.doc, some.annotator, some.label, some.value, VOTES.doc_ids, VOTES.annotators, VOTES.classes)
+    for label_prior in ("words", "stacked"):
+        model = CrowdPALDA(**(SETTINGS | {"label_prior": label_prior})).fit(X, padded)
+        assert f1(model.consensus_[200:], LABELS[200:]) > 0.6
+        assert f1(model.consensus_[:200], LABELS[:200]) > f1(majority(some), LABELS[:200])
+
+
+def test_what_one_fit_learned_of_annotators_helps_the_next() -> None:
+    few = VOTES.take(slice(0, 60))
+    alone = CrowdPALDA(**SETTINGS).fit(X[:60], few)
+    helped = CrowdPALDA(**SETTINGS).fit(X[:60], few, annotator_prior=fitted().annotator_quality_)
+    errors = [metrics.annotator_rmse(model.annotator_quality_["quality"], QUALITY) for model in (helped, alone)]
+    assert errors[0] < errors[1]
+    mapping = CrowdPALDA(**SETTINGS).fit(X[:60], few, annotator_prior=dict(zip(VOTES.annotators, QUALITY, strict=True)))
+    assert f1(mapping.consensus_, LABELS[:60]) >= f1(alone.consensus_, LABELS[:60])
+
+
+def test_an_annotator_prior_turns_a_lying_crowd_round() -> None:
+    votes = simulate.crowd(NEWS, np.full(5, 0.2), votes_per_doc=3, seed=4)[0].take(slice(0, 300))
+    model = CrowdPALDA(**SETTINGS).fit(X, votes, annotator_prior=dict.fromkeys(votes.annotators, 0.2))
+    assert f1(model.consensus_) > 0.9
+
+
+def test_every_turn_has_a_likelihood_and_more_of_it_than_the_first() -> None:
+    found = fitted().vote_log_likelihoods_
+    assert 2 <= len(found) <= 4
+    assert np.isfinite(found).all()
+    assert found.max() > found[0]
+    assert fitted(label_prior="base_rate").vote_log_likelihoods_.size == 0
+
+
+def test_suggestions_are_the_doubtful_labels_best_first() -> None:
+    model = fitted()
+    table = model.suggest(25)
+    assert table.columns.tolist() == ["doc", "label", "probability", "gain"]
+    assert len(table) == 25
+    assert (np.diff(table["gain"]) <= 0).all()
+    rows = [list(model.doc_ids_).index(doc) for doc in table["doc"]]
+    columns = [list(model.classes_).index(label) for label in table["label"]]
+    np.testing.assert_array_equal(table["probability"], model.consensus_[rows, columns])
+    doubt = np.abs(model.consensus_ - 0.5)
+    assert doubt[rows, columns].max() < np.quantile(doubt, 0.1)
+    with pytest.raises(ValueError, match="n=0 must be a whole number"):
+        model.suggest(0)
+
+
+def test_suggested_votes_teach_more_than_random_ones() -> None:
+    """The consensus errs far more often on the labels suggested than on others, so votes on them correct more."""
+    model = fitted()
+    wrong = (model.consensus_ >= 0.5) != (LABELS == 1)
+    table = model.suggest(60)
+    rows = np.array([list(model.doc_ids_).index(doc) for doc in table["doc"]])
+    columns = np.array([list(model.classes_).index(label) for label in table["label"]])
+    assert wrong[rows, columns].mean() > 3 * wrong.mean()
+
+
+def test_everything_about_the_crowd_is_in_the_file(tmp_path: Path) -> None:
+    model = fitted("per_class")
+    model.save(tmp_path / "model.palda")
+    loaded = load(tmp_path / "model.palda")
+    assert isinstance(loaded, CrowdPALDA)
+    np.testing.assert_array_equal(loaded.consensus_, model.consensus_)
+    np.testing.assert_array_equal(loaded.vote_log_likelihoods_, model.vote_log_likelihoods_)
+    np.testing.assert_array_equal(loaded.consensus(NEW_X, NEW_VOTES), model.consensus(NEW_X, NEW_VOTES))
+    assert loaded.annotator_quality_.equals(model.annotator_quality_)
+    assert loaded.suggest(5).equals(model.suggest(5))
+
+
+def test_an_annotator_model_that_is_not_known_is_named() -> None:
+    with pytest.raises(ValueError, match="annotators='three_coin' is not known; choose from 'one_coin'"):
+        CrowdPALDA(annotators="three_coin").fit(X, VOTES)

@@ -1,0 +1,102 @@
+"""Pieces of learning: settled labels, evidence out of fold, heads that go on where others stopped."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.special import expit
+
+from palda.annotators.two_coin import TwoCoinModel
+from palda.crowd import CrowdSettings
+from palda.data import simulate
+from palda.engine.threads import Threads
+from palda.errors import DataError
+from palda.fit import Labelled, Settings
+from palda.inputs import first_guess
+from palda.learn import LearnPlan, learn
+from palda.priors.features import inverse_document_frequencies, tf_idf
+from palda.priors.folds import assign_folds
+from palda.priors.logistic import fit_head
+from palda.topic_evidence import TopicPlan, labelled_shards, read_topics
+
+NEWS = simulate.newsroom(200, seed=1)
+COUNTS, LABELS = NEWS.corpus.counts, NEWS.labels.astype(np.float64)
+TOPICS = TopicPlan(16, True, Settings(max_iter=20, tol=1e-2, engine=Threads(1)), [0])
+
+
+def plan(label_prior: str) -> LearnPlan:
+    return LearnPlan(label_prior, None, TOPICS, CrowdSettings(TwoCoinModel(), 50, 1e-5, Threads(1)), 0)
+
+
+def crowd_data(votes_per_doc: int = 3) -> Labelled:
+    votes = simulate.crowd(NEWS, "paper", votes_per_doc=votes_per_doc, seed=0)[0]
+    unknown = np.full(LABELS.shape, -1, dtype=np.int8)
+    belief = TwoCoinModel().start(votes.n_annotators, votes.n_classes)
+    return Labelled(COUNTS, unknown, first_guess(votes, unknown), votes, belief)
+
+
+def test_nearly_certain_labels_count_as_known_and_the_others_keep_their_odds() -> None:
+    probs = np.tile([0.0, 0.01, 0.3, 0.985, 1.0], (4, 1))
+    (shard,) = labelled_shards(sparse.csr_array(np.ones((4, 3))), probs)
+    np.testing.assert_array_equal(shard.known, np.tile([0, 0, -1, 1, 1], (4, 1)))
+    assert shard.given is not None
+    np.testing.assert_allclose(expit(shard.given[:, 2]), 0.3)
+    assert np.isfinite(shard.given).all()
+
+
+def test_evidence_of_topics_does_not_know_the_labels_of_its_fold() -> None:
+    folds = assign_folds(LABELS, 3, seed=0)
+    honest = read_topics(COUNTS, LABELS, folds, TOPICS)
+    inside = folds == 1
+    altered = LABELS.copy()
+    altered[inside] = 1 - altered[inside]
+    other = read_topics(COUNTS, altered, folds, TOPICS, honest)
+    np.testing.assert_allclose(other.evidence[inside], honest.evidence[inside], rtol=1e-9)
+    assert not np.allclose(other.evidence[~inside], honest.evidence[~inside])
+
+
+def test_a_head_on_words_can_go_on_with_dense_columns() -> None:
+    words = fit_head(LABELS, counts=COUNTS)
+    dense = LABELS @ np.random.default_rng(0).normal(size=(LABELS.shape[1], 3))
+    dense += np.random.default_rng(1).normal(size=dense.shape)
+    both = fit_head(LABELS, counts=COUNTS, dense=dense, start=words)
+    np.testing.assert_array_equal(both.folds, words.folds)
+    np.testing.assert_array_equal(both.head.penalties[0], words.head.penalties[0])
+    gained = LABELS * both.log_odds - np.logaddexp(0, both.log_odds)
+    before = LABELS * words.log_odds - np.logaddexp(0, words.log_odds)
+    assert gained.sum() > before.sum()
+    with pytest.raises(DataError, match="start from a fit with the same features"):
+        fit_head(LABELS, counts=COUNTS, start=both)
+
+
+def test_words_that_no_document_has_weigh_nothing() -> None:
+    counts = sparse.csr_array(np.array([[1, 0, 2], [3, 0, 0]]))
+    idf = inverse_document_frequencies(counts)
+    assert idf[1] == 0
+    with_new_word = tf_idf(sparse.csr_array(np.array([[1, 9, 2]])), idf).toarray()
+    np.testing.assert_allclose(with_new_word, tf_idf(sparse.csr_array(np.array([[1, 0, 2]])), idf).toarray())
+
+
+@pytest.mark.parametrize("label_prior", ["words", "topics", "stacked"])
+def test_turns_improve_on_the_votes_alone(label_prior: str) -> None:
+    data = crowd_data()
+    found = learn(data, plan(label_prior))
+    errors = [np.mean((probs >= 0.5) != LABELS) for probs in (data.guess, found.label_probs)]
+    assert errors[1] < errors[0]
+    assert found.log_likelihoods.max() > found.log_likelihoods[0]
+    assert found.prior is not None
+    assert found.prior.reads_topics == (label_prior != "words")
+
+
+def test_one_vote_a_document_is_enough_not_to_collapse() -> None:
+    found = learn(crowd_data(votes_per_doc=1), plan("words"))
+    share = found.label_probs.mean() / LABELS.mean()
+    assert 0.6 < share < 1.6
+
+
+def test_known_labels_need_one_turn_and_stay_as_they_are() -> None:
+    found = learn(Labelled(COUNTS, NEWS.labels.astype(np.int8), LABELS), plan("stacked"))
+    np.testing.assert_array_equal(found.label_probs, LABELS)
+    assert len(found.log_likelihoods) == 1
+    assert found.belief is None
