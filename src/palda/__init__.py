@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from palda.aggregation import Aggregation, aggregate
     from palda.data.tables import read_documents, read_votes
     from palda.data.votes import Votes
     from palda.data.words import TextWords, ValueWords
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PALDA",
+    "Aggregation",
     "CrowdPALDA",
     "DataError",
     "PaldaError",
@@ -21,6 +23,7 @@ __all__ = [
     "TextWords",
     "ValueWords",
     "Votes",
+    "aggregate",
     "load",
     "read_documents",
     "read_votes",
@@ -29,6 +32,7 @@ __all__ = [
 # Names are imported when they are first used: `import palda` costs next to nothing, and so does `palda --help`.
 _HOMES = {
     "PALDA": "palda.estimators",
+    "Aggregation": "palda.aggregation",
     "CrowdPALDA": "palda.estimators",
     "DataError": "palda.errors",
     "PaldaError": "palda.errors",
@@ -36,6 +40,7 @@ _HOMES = {
     "TextWords": "palda.data.words",
     "ValueWords": "palda.data.words",
     "Votes": "palda.data.votes",
+    "aggregate": "palda.aggregation",
     "load": "palda.estimators",
     "read_documents": "palda.data.tables",
     "read_votes": "palda.data.tables",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FoldModel", "fit_folds", "held_out_evidence", "label_likelihoods", "temper_of"]
 
-_MOST_DOCS = 2000  # of a fold that the temper is chosen on: it has two numbers to learn
+_MOST_DOCS = 1000  # of a fold that the temper is chosen on: it has two numbers to learn
 
 
 class FoldModel(NamedTuple):

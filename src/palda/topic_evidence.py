@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TopicPlan", "TopicReading", "fit_topics", "labelled_shards", "read_topics", "start_params"]
 
-_CERTAIN = (
-    0.02  # a label this near to 0 or 1 counts as known: blocks that are all but absent cost as much as present ones
-)
+_CERTAIN = 0.02  # a label this near to 0 or 1 counts as known: a block that all but is not costs as much as one that is
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,9 @@ def read_topics(
     def fit_rows(rows: Rows) -> Params:
         inside, guess = counts[rows], label_probs[rows]
         start = start_params(inside, guess, plan, plan.seeds[0])
-        found = run_em(labelled_shards(inside, guess), start, plan.settings).params
+        # as many rounds as the model of all documents took: a model that has come further would say things more sharply
+        settings = replace(plan.settings, max_iter=len(whole.bounds), tol=0.0)
+        found = run_em(labelled_shards(inside, guess), start, settings).params
         return found if found is not None else start
 
     def likelihoods(model: FoldModel) -> tuple[Array, Array]:

@@ -33,6 +33,7 @@ from palda.metrics.summary import (
     per_class,
     scores,
 )
+from palda.metrics.thresholds import choose_thresholds, expected_measure
 
 __all__ = [
     "AnnotatorPairs",
@@ -46,8 +47,10 @@ __all__ = [
     "base_rates",
     "baseline_scores",
     "calibration_curve",
+    "choose_thresholds",
     "class_log_likelihood",
     "expected_calibration_error",
+    "expected_measure",
     "hamming_accuracy",
     "jaccard_accuracy",
     "krippendorff_alpha",

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["Temper", "choose_temper", "explained", "for_prediction", "speech", "word_weights"]
 
 _STOPPING = Stopping(max_passes=50, tolerance=1e-4)
-_EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+_EXPONENTS = (0.0, 0.5, 1.0)
 _SCALES = (0.01, 100.0)
-_SCALE_ACCURACY = 0.05  # of the logarithm: a few per cent more or less are no matter
+_SCALE_ACCURACY = 0.1  # of the logarithm: a tenth more or less is no matter
 _MOST_NATS = 500.0
 
 
