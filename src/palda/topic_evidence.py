@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,9 +90,7 @@ def read_topics(
     def fit_rows(rows: Rows) -> Params:
         inside, guess = counts[rows], label_probs[rows]
         start = start_params(inside, guess, plan, plan.seeds[0])
-        # as many rounds as the model of all documents took: a model that has come further would say things more sharply
-        settings = replace(plan.settings, max_iter=len(whole.bounds), tol=0.0)
-        found = run_em(labelled_shards(inside, guess), start, settings).params
+        found = run_em(labelled_shards(inside, guess), start, plan.settings).params
         return found if found is not None else start
 
     def likelihoods(model: FoldModel) -> tuple[Array, Array]:
