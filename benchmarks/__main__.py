@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 
 NAMES = ("read_votes", "agreement", "e_step", "iteration", "growth", "startup", "memory", "head")
-LONG = ("recovery", "published", "slda", "quality", "aggregate", "gold", "suggest")  # only when named
+LONG = ("recovery", "published", "slda", "quality", "aggregate", "gold", "suggest", "real_crowds")  # only when named
 
 
 def main() -> None:

@@ -85,7 +85,7 @@ class CrowdInfo:
     iteration: int
     log_likelihood: float
     """Objective of the state that goes with this: log-likelihood of the votes, given what is believed of annotators,
-    plus the profiles' log prior, less the divergence of the annotators."""
+    plus the profiles' log prior, less the divergence of the annotators (maths, eq. 44)."""
     change: float
     """Growth since the last round, relative to its size; infinite in the first round."""
     converged: bool
@@ -211,7 +211,8 @@ def posterior(
 def votes_log_likelihood(held_out: Votes, label_probs: Array, belief: AnnotatorBelief) -> Array:
     """(documents,): Σ log p(vote) over votes that were not counted in ``label_probs``.
 
-    A vote is predicted from what all the other votes say about its label, and from its annotator's mean rates.
+    A vote is predicted from what all the other votes say about its label, and from its annotator's mean rates
+    (maths, eq. 46).
     """
     rates = by_class_and_state(belief.posterior)
     rates = rates[..., 0] / rates.sum(axis=-1)

@@ -22,7 +22,7 @@ __all__ = ["Coins"]
 
 
 class Coins:
-    """A vote is right with the probability that its annotator has in its cell; what a cell is, subclasses say.
+    """A vote is right with the probability that its annotator has in its cell; subclasses say what a cell is (maths, eq. 36).
 
     Rates are not estimated but believed: q(rate) = Beta(prior + expected right votes, prior + expected wrong votes).
     The prior is shared by the pool and learned from it, so three votes make nobody perfect. Rates below ½ are
@@ -46,23 +46,23 @@ class Coins:
         return AnnotatorBelief(np.where(np.isnan(own), pool, own), pool, own)
 
     def evidence(self, votes: Votes, belief: AnnotatorBelief) -> VoteEvidence:
-        """Σ_k E[log p(vote | λ)] over the votes that exist."""
+        """Σ_k E[log p(vote | λ)] over the votes that exist (maths, eq. 37)."""
         return vote_evidence(votes, by_class_and_state(expected_logs(belief.posterior)))
 
     def count(self, votes: Votes, label_probs: Array) -> Array:
-        """(annotators, ..., 2): expected right and wrong votes behind every rate."""
+        """(annotators, ..., 2): expected right and wrong votes behind every rate (maths, eq. 38)."""
         counts = vote_counts(votes, label_probs, by_class=self.by_class)
         if not self.by_class:
             counts = counts[:, 0]
         return counts if self.by_state else counts.sum(axis=-2)
 
     def update(self, counts: Array, belief: AnnotatorBelief) -> AnnotatorBelief:
-        """The pool's prior with all its posteriors, in one step; who has a history keeps it as prior."""
+        """The pool's prior with all its posteriors, in one step; who has a history keeps it (maths, eqs. 38 and 39)."""
         pooled = counts[~belief.has_history]
         before = belief.pool.reshape(-1, 2)
         pool = fit_pool(pooled.reshape(len(pooled), *before.shape), before).reshape(belief.pool.shape)
         return AnnotatorBelief(np.where(np.isnan(belief.own), pool, belief.own) + counts, pool, belief.own)
 
     def divergence(self, belief: AnnotatorBelief) -> float:
-        """KL of all rates from their priors, the pool's imaginary member included."""
+        """KL of all rates from their priors, the pool's imaginary member included (maths, eq. 40)."""
         return beta_divergence(belief.posterior, belief.prior) + pool_divergence(belief.pool)

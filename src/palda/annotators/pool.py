@@ -53,7 +53,7 @@ def fit_pool(counts: Array, start: Array) -> Array:
     """Beta parameters (rates, 2) that maximise Σ_k [ln B(prior + counts_k) - ln B(prior)] less the imaginary KL.
 
     ``counts`` is (annotators, rates, 2). This is the bound with every q(rate) at its best for the prior: the marginal
-    likelihood of right and wrong votes. Annotators without votes drop out of it. Newton steps in the logarithms, each
+    likelihood of right and wrong votes (maths, eq. 39). Annotators without votes drop out of it. Newton steps in the logarithms, each
     taken only as far as it gains: the result is never worse than ``start``.
     """
     prior = np.clip(start, LEAST, MOST)

@@ -56,7 +56,7 @@ def summary(belief: AnnotatorBelief, counts: Array) -> AnnotatorSummary:
     """Rates and verdicts, from beliefs and the counts they came from.
 
     Everything reported is a weighted mean of independent Beta rates; its interval is that of the Beta distribution
-    with the same mean and variance.
+    with the same mean and variance (maths, eq. 41).
     """
     rates = _over_classes(belief)
     n_met = by_class_and_state(counts).sum(axis=(1, 3))  # (annotators, states or 1)

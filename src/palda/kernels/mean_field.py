@@ -92,7 +92,7 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: Stopping, b
     return ShardResult(word_counts, log_theta, n_blocks, label_probs, topic_counts, bounds, n_passes, n_unsettled)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def _new_scratch(most_words: int, n_classes: int, n_topics: int) -> _Scratch:
     return _Scratch(
         np.zeros((n_classes, 2, n_topics)),
@@ -109,7 +109,7 @@ def _new_scratch(most_words: int, n_classes: int, n_topics: int) -> _Scratch:
     )
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _settle(
     bags: Bags,
     entries: NDArray[np.int64],
@@ -136,7 +136,7 @@ def _settle(
     return -stopping.max_passes, token_bound
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def _add_words(bags: Bags, entries: NDArray[np.int64], scratch: _Scratch, word_counts: Array) -> None:
     for n in range(len(entries)):
         share = bags.counts[entries[n]] / scratch.norms[n]
@@ -145,7 +145,7 @@ def _add_words(bags: Bags, entries: NDArray[np.int64], scratch: _Scratch, word_c
             row[t] += share * scratch.phi[n, t]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def _add_blocks(known: NDArray[np.int8], expected: Array, log_theta: Array, n_blocks: Array) -> None:
     n_classes, _, n_topics = expected.shape
     for i in range(n_classes):
@@ -156,7 +156,7 @@ def _add_blocks(known: NDArray[np.int8], expected: Array, log_theta: Array, n_bl
                     log_theta[i, j, t] += expected[i, j, t]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def _carry(beliefs: Beliefs, d: int, entries: NDArray[np.int64], scratch: _Scratch) -> None:
     """Leave the document's beliefs where the next round will find them."""
     if len(beliefs.topic_counts) > 0:
@@ -166,7 +166,7 @@ def _carry(beliefs: Beliefs, d: int, entries: NDArray[np.int64], scratch: _Scrat
             beliefs.token_class_probs[entries[n]] = scratch.delta[n]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def _start(
     bags: Bags,
     entries: NDArray[np.int64],
@@ -201,7 +201,7 @@ def _start(
         _claim(mean, topics.word_weights[bags.words[entries[n]]], scratch.delta[n])
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _claim(mean: Array, weights: Array, delta: Array) -> None:
     """Fill δ ∝ Σ_t E[θ_it] β_t: which class would have written the word."""
     n_classes = len(delta)
@@ -211,7 +211,7 @@ def _claim(mean: Array, weights: Array, delta: Array) -> None:
         delta[i] = delta[i] / norm if norm > _LEAST_CLAIM else 1.0 / n_classes
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _expect_blocks(known: NDArray[np.int8], scratch: _Scratch) -> None:
     """E[log θ] of the blocks that count (maths, eq. 7); the block of a state known not to be is never read."""
     n_classes, _, n_topics = scratch.gamma.shape
@@ -230,7 +230,7 @@ def _expect_blocks(known: NDArray[np.int8], scratch: _Scratch) -> None:
                 expected[t] -= at_total
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _mix_states(scratch: _Scratch) -> None:
     """A_it = Δ_i E[log θ_i1t] + (1 - Δ_i) E[log θ_i0t]."""
     n_classes, n_topics = scratch.mean_log.shape
@@ -246,7 +246,7 @@ def _mix_states(scratch: _Scratch) -> None:
                 row[t] = present * scratch.expected[i, 1, t] + (1.0 - present) * scratch.expected[i, 0, t]
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _token_pass(bags: Bags, word_weights: Array, entries: NDArray[np.int64], scratch: _Scratch) -> float:
     """φ, then δ, for every distinct word (maths, eqs. 8 and 9), and S; returns the entropies' part of the bound.
 
@@ -269,7 +269,7 @@ def _token_pass(bags: Bags, word_weights: Array, entries: NDArray[np.int64], scr
     return bound
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST, forceinline=True)
+@njit(nogil=True, error_model="numpy", fastmath=FAST, forceinline=True)
 def _topic_probs(mean_log: Array, delta: Array, weights: Array, scores: Array, phi: Array) -> tuple[float, float]:
     """Fill φ ∝ exp(Σ_i δ_i A_it) β_t; returns what to divide it by, and its entropy plus Σ_t φ_t log β_t."""
     n_classes, n_topics = mean_log.shape
@@ -287,7 +287,7 @@ def _topic_probs(mean_log: Array, delta: Array, weights: Array, scores: Array, p
     return norm, np.log(norm) + highest - dot / norm
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST, forceinline=True)
+@njit(nogil=True, error_model="numpy", fastmath=FAST, forceinline=True)
 def _class_probs(mean_log: Array, phi: Array, norm: float, scores: Array, delta: Array) -> float:
     """Fill δ ∝ exp(Σ_t φ_t A_it); returns its entropy."""
     n_classes = len(delta)
@@ -308,7 +308,7 @@ def _class_probs(mean_log: Array, phi: Array, norm: float, scores: Array, delta:
     return float(np.log(total) + highest - dot / total)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _update_counts(known: NDArray[np.int8], prior: Array, scratch: _Scratch) -> float:
     """γ = α + the state's share of S (maths, eq. 10); returns how far it moved."""
     n_classes, _, n_topics = prior.shape
@@ -325,7 +325,7 @@ def _update_counts(known: NDArray[np.int8], prior: Array, scratch: _Scratch) -> 
     return moved
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _update_labels(known: NDArray[np.int8], log_odds: Array, scratch: _Scratch) -> None:
     """Δ from prior, votes and words (maths, eq. 11)."""
     n_classes, n_topics = scratch.mean_log.shape
@@ -338,7 +338,7 @@ def _update_labels(known: NDArray[np.int8], log_odds: Array, scratch: _Scratch) 
         scratch.probs[i] = label_prob(-1, log_odds[i] + evidence)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _divergence(known: NDArray[np.int8], prior: Array, prior_norms: Array, scratch: _Scratch) -> float:
     """Σ KL(Dir(γ) ‖ Dir(α)) over the blocks that count."""
     n_classes, _, n_topics = prior.shape

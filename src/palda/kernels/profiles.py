@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numba import njit
 
+from palda.kernels.loops import copy
 from palda.kernels.special import exp, log
 
 if TYPE_CHECKING:
@@ -72,7 +73,9 @@ def label_sets(log_odds: Array, known: NDArray[np.int8], log_weights: Array, rat
     profile_probs = np.empty((n_docs, n_profiles))
     log_likelihoods = np.empty(n_docs)
     label_sums = np.zeros((n_classes, n_profiles))
-    present, absent, products = np.empty(n_classes), np.empty(n_classes), np.ones(n_profiles)
+    present, absent, products = np.empty(n_classes), np.empty(n_classes), np.empty(n_profiles)
+    for m in range(n_profiles):
+        products[m] = 1.0
     for d in range(n_docs):
         top = _weigh(log_odds[d], known[d], present, absent)
         log_likelihoods[d] = top + _share_out(present, absent, log_weights, rates, products, profile_probs[d])
@@ -80,7 +83,7 @@ def label_sets(log_odds: Array, known: NDArray[np.int8], log_weights: Array, rat
     return SetResult(label_probs, profile_probs, log_likelihoods, label_sums)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+@njit(nogil=True, error_model="numpy", fastmath=_FAST)
 def _weigh(log_odds: Array, known: NDArray[np.int8], present: Array, absent: Array) -> float:
     """Weights of both states of every class, the larger one 1; returns the logarithm of what was divided out."""
     top = 0.0
@@ -93,13 +96,13 @@ def _weigh(log_odds: Array, known: NDArray[np.int8], present: Array, absent: Arr
     return top
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+@njit(nogil=True, error_model="numpy", fastmath=_FAST)
 def _share_out(
     present: Array, absent: Array, log_weights: Array, rates: Array, products: Array, shares: Array
 ) -> float:
     """Profiles' posterior into ``shares``; returns the log-likelihood. ``products`` are ones, before and after."""
     n_classes, n_profiles = rates.shape
-    shares[:] = log_weights
+    copy(log_weights, shares)
     for i in range(n_classes):
         base, slope = absent[i], present[i] - absent[i]
         for m in range(n_profiles):
@@ -120,7 +123,7 @@ def _share_out(
     return float(best + log(total))
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+@njit(nogil=True, error_model="numpy", fastmath=_FAST)
 def _add_labels(
     present: Array, absent: Array, rates: Array, shares: Array, label_sums: Array, label_probs: Array
 ) -> None:

@@ -32,7 +32,7 @@ _MOST_SEEDS = 20_000  # documents looked at for seeds; more would not choose bet
 
 @dataclass(frozen=True)
 class Profiles:
-    """A mixture of label sets."""
+    """A mixture of label sets (maths, eq. 42)."""
 
     weights: Array  # w, (profiles,)
     rates: Array  # π, (profiles, classes)
@@ -81,7 +81,7 @@ class SetPosterior(NamedTuple):
 
 
 def e_step(log_odds: Array, known: NDArray[np.int8], profiles: Profiles) -> SetPosterior:
-    """Sums over all profiles and label sets, given the evidence for "present" in nats.
+    """Sums over all profiles and label sets, given the evidence for "present" in nats (maths, eq. 43).
 
     ``known`` is 1 or 0 where the label is certain and -1 where it is not. ``log_odds`` must be finite: what is certain
     is said by ``known``. There the log-odds only count towards the likelihood.
@@ -106,7 +106,7 @@ def _kernel() -> Callable[[Array, NDArray[np.int8], Array, Array], SetResult]:
 
 
 def m_step(stats: ProfileStats, prior: ProfilePrior) -> Profiles:
-    """Profiles that maximise the expected log-likelihood plus ``log_prior``, within [1e-6, 1 - 1e-6]."""
+    """Profiles that maximise the expected log-likelihood plus ``log_prior``, within limits (maths, eq. 45)."""
     weights = stats.profile_sums + prior.documents
     rates = (stats.label_sums + prior.strength * prior.centre) / (stats.profile_sums[:, None] + prior.strength)
     return Profiles(weights / weights.sum(), np.clip(rates, _LEAST, 1.0 - _LEAST))

@@ -46,7 +46,7 @@ _COEF_PER_GROUP = 1 << 18  # coefficients that are optimised together: L-BFGS ho
 def fit_columns(
     blocks: Sequence[Block], problems: Problems, penalties: Array, start: Array, engine: Engine, stopping: Stopping
 ) -> Array:
-    """Coefficients (features + 1, problems) that minimise weighted cross-entropy + ½ Σ penalty · coefficient².
+    """Coefficients (features + 1, problems) that minimise weighted cross-entropy + ½ Σ penalty · coefficient² (maths, eq. 47).
 
     Every coefficient has a penalty of its own; that of the last row, the intercepts, should be 0.
     """
