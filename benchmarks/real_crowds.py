@@ -19,7 +19,7 @@ import os
 import time
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.data.types import Counts, Votes
+    from palda.data.types import Counts, Documents, Votes
 
     Array = NDArray[np.float64]
     Method = Callable[[Counts, Votes, Votes, int], Array]
@@ -51,7 +51,7 @@ def read_crowd(name: str) -> tuple[Counts, Votes]:
     folder = Path(os.environ.get("PALDA_DATA", "")) / name
     if "PALDA_DATA" not in os.environ or not folder.is_dir():
         raise PaldaError(f"{name} is not there; set PALDA_DATA to the folder that has {name}/ in it")
-    documents = read_documents(folder / "docs.csv.gz", text="text")
+    documents = cast("Documents", read_documents(folder / "docs.csv.gz", text="text"))
     votes = read_votes(folder / "annotations.csv.gz", documents)
     return TextWords(min_docs=MIN_DOCS).fit_transform(documents), votes
 
@@ -67,7 +67,8 @@ def hide_rows(votes: Votes, seed: int) -> tuple[Votes, Votes]:
 def log_likelihoods(votes: Votes, says_yes: Array) -> Array:
     """(votes,): log-probability of each vote, given the probability that it is 1."""
     probability = np.where(votes.value == 1, says_yes, 1.0 - says_yes)
-    return np.log(np.clip(probability, 1e-9, 1.0))
+    logs: Array = np.log(np.clip(probability, 1e-9, 1.0))
+    return logs
 
 
 def majority(_: Counts, seen: Votes, hidden: Votes, __: int) -> Array:
@@ -85,7 +86,8 @@ def majority(_: Counts, seen: Votes, hidden: Votes, __: int) -> Array:
     strength = max(STRENGTHS, key=without_itself)
     share = (yes + strength * rates) / (n_votes + strength)
     predicted = log_likelihoods(hidden, share[hidden.doc, hidden.label])
-    return np.bincount(hidden.doc, predicted, minlength=hidden.n_docs)
+    sums = np.bincount(hidden.doc, predicted, minlength=hidden.n_docs)
+    return sums.astype(np.float64, copy=False)
 
 
 def from_consensus(consensus: Array, seen: Votes, hidden: Votes, annotators: str) -> Array:

@@ -157,7 +157,7 @@ class _Learner:
         return number == 1 or (number == 0 and kind == "topics")
 
     def take_turn(self, before: _Turn, folds: Rows, reading: TopicReading | None) -> _Turn:
-        """A head learned from the labels, then labels and annotators from the head and the votes (maths, eqs. 47-50)."""
+        """A head from the labels, then labels and annotators from the head and the votes (maths, eqs. 47-50)."""
         fit = self._fit_head(before, folds, reading)
         base = logit(np.clip(fit.head.base_rates, _LEAST, 1.0 - _LEAST))
         data, belief = self.data, before.belief

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Coins"]
 
+_STEPS_A_ROUND = 3  # of Newton for the pool: the next round goes on from where these led
+
 
 class Coins:
-    """A vote is right with the probability that its annotator has in its cell; subclasses say what a cell is (maths, eq. 36).
+    """A vote is right with its annotator's probability in its cell; what a cell is, subclasses say (maths, eq. 36).
 
     Rates are not estimated but believed: q(rate) = Beta(prior + expected right votes, prior + expected wrong votes).
     The prior is shared by the pool and learned from it, so three votes make nobody perfect. Rates below ½ are
@@ -60,7 +62,7 @@ class Coins:
         """The pool's prior with all its posteriors, in one step; who has a history keeps it (maths, eqs. 38 and 39)."""
         pooled = counts[~belief.has_history]
         before = belief.pool.reshape(-1, 2)
-        pool = fit_pool(pooled.reshape(len(pooled), *before.shape), before).reshape(belief.pool.shape)
+        pool = fit_pool(pooled.reshape(len(pooled), *before.shape), before, _STEPS_A_ROUND).reshape(belief.pool.shape)
         return AnnotatorBelief(np.where(np.isnan(belief.own), pool, belief.own) + counts, pool, belief.own)
 
     def divergence(self, belief: AnnotatorBelief) -> float:

@@ -49,16 +49,16 @@ def pool_divergence(pool: Array) -> float:
     return beta_divergence(np.broadcast_to(IMAGINARY, pool.shape), pool)
 
 
-def fit_pool(counts: Array, start: Array) -> Array:
+def fit_pool(counts: Array, start: Array, max_steps: int = _MAX_STEPS) -> Array:
     """Beta parameters (rates, 2) that maximise Σ_k [ln B(prior + counts_k) - ln B(prior)] less the imaginary KL.
 
     ``counts`` is (annotators, rates, 2). This is the bound with every q(rate) at its best for the prior: the marginal
-    likelihood of right and wrong votes (maths, eq. 39). Annotators without votes drop out of it. Newton steps in the logarithms, each
-    taken only as far as it gains: the result is never worse than ``start``.
+    likelihood of right and wrong votes (maths, eq. 39). Annotators without votes drop out of it. Newton steps in the
+    logarithms, each taken only as far as it gains: the result is never worse than ``start``.
     """
     prior = np.clip(start, LEAST, MOST)
     moving = np.arange(len(prior))
-    for _ in range(_MAX_STEPS):
+    for _ in range(max_steps):
         step, promise = _newton_step(prior[moving], counts[:, moving])
         found, gained = _line_search(prior[moving], counts[:, moving], step)
         prior[moving] = found

@@ -24,10 +24,9 @@ def vote_evidence(votes: Votes, log_rates: Array) -> VoteEvidence:
     ``log_rates`` is (annotators, classes or 1, states or 1, 2): logarithms of the rates of right and wrong votes.
     """
     answer = _answers(votes, log_rates.shape[1])
-    pair = _pairs(votes)
     if_absent = log_rates[:, :, 0, :]  # "no" (0) is right, "yes" (1) is wrong
     if_present = log_rates[:, :, -1, ::-1]
-    present, absent = (_sums(pair, table.ravel()[answer], votes) for table in (if_present, if_absent))
+    present, absent = (_sums(table.ravel()[answer], votes) for table in (if_present, if_absent))
     return VoteEvidence(present, absent)
 
 
@@ -37,7 +36,7 @@ def vote_counts(votes: Votes, label_probs: Array, *, by_class: bool) -> Array:
     answer = _answers(votes, shape[1])
     n_cells = int(np.prod(shape))
     total = np.bincount(answer, minlength=n_cells)
-    present = np.bincount(answer, np.ravel(label_probs)[_pairs(votes)], minlength=n_cells)
+    present = np.bincount(answer, np.ravel(label_probs)[votes.pair], minlength=n_cells)
     absent = np.maximum(total - present, 0.0)  # a difference of sums may fall below 0 by rounding
     return np.stack((absent.reshape(shape), present.reshape(shape)[..., ::-1]), axis=2)
 
@@ -53,14 +52,6 @@ def _answers(votes: Votes, n_classes: int) -> NDArray[np.int64]:
     return answer
 
 
-def _pairs(votes: Votes) -> NDArray[np.int64]:
-    """Position of every vote in a table (documents, classes)."""
-    pair = votes.doc.astype(np.int64)
-    pair *= votes.n_classes
-    pair += votes.label
-    return pair
-
-
-def _sums(pair: NDArray[np.int64], weights: Array, votes: Votes) -> Array:
-    sums = np.bincount(pair, weights, minlength=votes.n_docs * votes.n_classes)
+def _sums(weights: Array, votes: Votes) -> Array:
+    sums = np.bincount(votes.pair, weights, minlength=votes.n_docs * votes.n_classes)
     return sums.astype(np.float64, copy=False).reshape(votes.n_docs, votes.n_classes)

@@ -80,6 +80,14 @@ class Votes(Frozen):
         """Votes of document d are rows ``doc_starts[d]:doc_starts[d + 1]``."""
         return np.searchsorted(self.doc, np.arange(self.n_docs + 1)).astype(np.int64)
 
+    @cached_property
+    def pair(self) -> NDArray[np.int64]:
+        """Position of every vote in a table (documents, classes)."""
+        pair = self.doc.astype(np.int64)
+        pair *= self.n_classes
+        pair += self.label
+        return pair
+
     def per_pair(self) -> NDArray[np.int64]:
         """How many votes each (document, class) pair has."""
         return self._pair_counts(None)
@@ -89,9 +97,7 @@ class Votes(Frozen):
         return self._pair_counts(self.value == 1)
 
     def _pair_counts(self, which: NDArray[np.bool_] | None) -> NDArray[np.int64]:
-        pair = self.doc.astype(np.int64) * self.n_classes + self.label
-        if which is not None:
-            pair = pair[which]
+        pair = self.pair if which is None else self.pair[which]
         return np.bincount(pair, minlength=self.n_docs * self.n_classes).reshape(self.n_docs, self.n_classes)
 
     def per_annotator(self) -> NDArray[np.int64]:

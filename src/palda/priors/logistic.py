@@ -46,9 +46,9 @@ _COEF_PER_GROUP = 1 << 18  # coefficients that are optimised together: L-BFGS ho
 def fit_columns(
     blocks: Sequence[Block], problems: Problems, penalties: Array, start: Array, engine: Engine, stopping: Stopping
 ) -> Array:
-    """Coefficients (features + 1, problems) that minimise weighted cross-entropy + ½ Σ penalty · coefficient² (maths, eq. 47).
+    """Coefficients (features + 1, problems) that minimise weighted cross-entropy + ½ Σ penalty · coefficient².
 
-    Every coefficient has a penalty of its own; that of the last row, the intercepts, should be 0.
+    Every coefficient has a penalty of its own; that of the last row, the intercepts, should be 0 (maths, eq. 47).
     """
     width = max(1, _COEF_PER_GROUP // len(start))
     groups = [np.arange(first, min(first + width, start.shape[1])) for first in range(0, start.shape[1], width)]
