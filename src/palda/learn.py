@@ -147,7 +147,7 @@ class _Learner:
         belief = data.belief
         if not belief.has_history.any():
             belief = model.update(model.count(data.votes, data.guess), belief)
-        per_label = len(data.votes) / max(np.count_nonzero(data.votes.per_pair()), 1)
+        per_label = len(data.votes) / max(int((data.votes.per_pair() > 0).sum()), 1)
         settings = replace(self.plan.crowd, max_iter=_ROUNDS_IF_FEW if per_label < _FEW else _FIRST_ROUNDS)
         found = fit_crowd(cut_votes(data.votes, data.known), start_state(belief, data.guess), settings)
         return _Turn(found.label_probs, found.state.belief)
