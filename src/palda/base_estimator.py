@@ -57,7 +57,7 @@ __all__ = ["TopicEstimator", "as_many"]
 
 _STOPPING = Stopping(max_passes=30, tolerance=1e-3, leaps=True)
 _LEAST_DOCS = 50  # fewer documents are too few for a label prior to learn from
-_CROWD_ROUNDS, _CROWD_TOL = 50, 1e-5  # of the votes' EM inside a turn of learning
+_CROWD_ROUNDS, _CROWD_TOL = 200, 1e-6  # of the votes' EM inside a turn of learning
 _PRIORS = ("stacked", "topics", "words", "base_rate")
 _MEASURES = ("micro_f1", "macro_f1", "jaccard")
 

@@ -56,7 +56,11 @@ N_FOLDS = 3
 
 _MOST_TURNS = 4
 _WORTH_A_TURN = 1e-4  # relative growth of the likelihood of hidden votes
-_FIRST_ROUNDS = 10  # of EM on the votes alone: enough to sort annotators, too few to collapse where votes are few
+_FIRST_ROUNDS = 500  # of EM on the votes alone
+_ROUNDS_IF_FEW = (
+    10  # where most labels have one vote, annotators are hardly ever compared, and more rounds may collapse
+)
+_FEW = 2.0  # votes a label
 _HIDDEN = 0.2  # share of the votes that judge
 _MOST_PAIRS = 500_000  # (document, class) pairs looked at when profiles and κ are chosen
 _LEAST = 1e-6  # probabilities are this far from 0 and 1
@@ -143,7 +147,8 @@ class _Learner:
         belief = data.belief
         if not belief.has_history.any():
             belief = model.update(model.count(data.votes, data.guess), belief)
-        settings = replace(self.plan.crowd, max_iter=_FIRST_ROUNDS)
+        per_label = len(data.votes) / max(int((data.votes.per_pair() > 0).sum()), 1)
+        settings = replace(self.plan.crowd, max_iter=_ROUNDS_IF_FEW if per_label < _FEW else _FIRST_ROUNDS)
         found = fit_crowd(cut_votes(data.votes, data.known), start_state(belief, data.guess), settings)
         return _Turn(found.label_probs, found.state.belief)
 
