@@ -1,6 +1,6 @@
-"""Peak memory of a fit with default settings on 100,000 documents of 60 distinct words: C=20, T=50, three iterations.
+"""Peak memory of fits to 100,000 documents of 60 distinct words: C=20, T=50, three iterations.
 
-Target: besides the interpreter with its imports, at most 3 times the counts plus 200 MB. Linux only.
+With base rates, where there is a topic model and no more, and with the default label prior. Target: besides the interpreter with its imports, at most 3 times the counts plus 200 MB. Linux only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def kilobytes(field):
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(field))
 warnings.simplefilter("ignore")
-model = PALDA(int(sys.argv[2]), max_iter=int(sys.argv[3]), random_state=0)
+model = PALDA(int(sys.argv[2]), max_iter=int(sys.argv[3]), label_prior=sys.argv[4], random_state=0)
 kernels.active()  # imports Numba
 imported = kilobytes("VmRSS")
 counts = sparse.load_npz(sys.argv[1] + "/counts.npz")
@@ -56,14 +56,17 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         run(_WRITE, folder, 300, N_CLASSES)
-        run(_FIT, folder, 5, 1)  # compiles, so that the run that counts does not
+        run(_FIT, folder, 5, 1, "stacked")  # compiles, so that the runs that count do not
         run(_WRITE, folder, N_DOCS, N_CLASSES)
-        imported, loaded, peak, size = (
-            float(number) / MEGABYTE for number in run(_FIT, folder, N_TOPICS, N_ROUNDS).split()
-        )
+        for label_prior in ("base_rate", "stacked"):
+            report(label_prior, run(_FIT, folder, N_TOPICS, N_ROUNDS, label_prior))
+
+
+def report(label_prior: str, measured: str) -> None:
+    imported, loaded, peak, size = (float(number) / MEGABYTE for number in measured.split())
     allowed = 3 * size + 200
     print(
-        f"counts {size:.0f} MB; after imports {imported:.0f} MB, with the data {loaded:.0f} MB, peak {peak:.0f} MB: "
+        f"{label_prior}: counts {size:.0f} MB; after imports {imported:.0f} MB, with the data {loaded:.0f} MB, peak {peak:.0f} MB: "
         f"{peak - imported:.0f} MB besides imports, {(peak - imported) / allowed:.2f} of the {allowed:.0f} MB allowed, "
         f"{peak - loaded:.0f} MB of them on top of the data"
     )
