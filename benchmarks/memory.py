@@ -1,6 +1,7 @@
 """Peak memory of fits to 100,000 documents of 60 distinct words: C=20, T=50, three iterations.
 
-With base rates, where there is a topic model and no more, and with the default label prior. Target: besides the interpreter with its imports, at most 3 times the counts plus 200 MB. Linux only.
+With base rates, where there is a topic model and no more, and with the default label prior. Target: besides the
+interpreter with its imports, at most 3 times the counts plus 200 MB. Linux only.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def report(label_prior: str, measured: str) -> None:
     imported, loaded, peak, size = (float(number) / MEGABYTE for number in measured.split())
     allowed = 3 * size + 200
     print(
-        f"{label_prior}: counts {size:.0f} MB; after imports {imported:.0f} MB, with the data {loaded:.0f} MB, peak {peak:.0f} MB: "
+        f"{label_prior}: counts {size:.0f} MB; "
+        f"after imports {imported:.0f} MB, with the data {loaded:.0f} MB, peak {peak:.0f} MB: "
         f"{peak - imported:.0f} MB besides imports, {(peak - imported) / allowed:.2f} of the {allowed:.0f} MB allowed, "
         f"{peak - loaded:.0f} MB of them on top of the data"
     )
