@@ -81,6 +81,12 @@ def test_evidence_words_sum_to_the_log_odds(kind: str, label_prior: str) -> None
 
 
 @kinds
+def test_the_score_is_micro_f1(kind: str) -> None:
+    model = fitted(kind, "words")
+    assert model.score(NEW_X, NEW_LABELS) == metrics.micro_f1(NEW_LABELS, model.predict(NEW_X))
+
+
+@kinds
 @named
 def test_predictions_reach_their_thresholds(kind: str, label_prior: str) -> None:
     model = fitted(kind, label_prior)
