@@ -6,7 +6,18 @@ import sys
 from importlib import import_module
 
 NAMES = ("read_votes", "agreement", "e_step", "iteration", "growth", "startup", "memory", "head")
-LONG = ("recovery", "published", "slda", "quality", "aggregate", "gold", "suggest", "real_crowds")  # only when named
+# only when named
+LONG = (
+    "recovery",
+    "published",
+    "slda",
+    "quality",
+    "aggregate",
+    "gold",
+    "suggest",
+    "real_crowds",
+    "topics",
+)  # only when named
 
 
 def main() -> None:

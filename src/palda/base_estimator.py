@@ -20,7 +20,7 @@ from palda.data.types import Corpus, names_array
 from palda.engine.threads import Threads, resolve_n_jobs
 from palda.errors import PaldaWarning
 from palda.explain import REST, head_weights, topic_weights
-from palda.fit import Settings, cut_shards, explain_shards, shares_of_topics
+from palda.fit import Settings, explain_shards, shares_of_topics, unlabelled_shards
 from palda.inputs import label_table
 from palda.kernels import Stopping
 from palda.learn import LearnPlan, learn
@@ -251,7 +251,7 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
 
     def _wordy_shards(self, counts: Counts) -> list[Shard]:
         """Shards of new documents, of whose labels nothing is known."""
-        return cut_shards(counts, np.full((counts.shape[0], len(self._params.class_prior)), -1, dtype=np.int8))
+        return unlabelled_shards(counts, len(self._params.class_prior))
 
     def transform(self, X: Any) -> Array:
         """(documents, topics): share of each document's words that each topic wrote.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from scipy.special import expit
 
-from palda.fit import cut_shards, explain_shards, label_probs, run_em
+from palda.fit import explain_shards, label_probs, run_em, unlabelled_shards
 from palda.held_out import FoldModel, fit_folds, label_likelihoods, temper_of
 from palda.model.predict import Temper, for_prediction
 from palda.priors import base_rate
@@ -50,9 +50,10 @@ def fit_base_rates(data: Labelled, plan: TopicPlan, seed: int, *, hold_out: bool
     def start_of(some: Labelled, seed: int) -> Params:
         return replace(start_params(some.counts, some.guess, plan, seed), annotators=_first_belief(some, plan.settings))
 
-    topics = fit_topics(data.shards(), lambda seed: start_of(data, seed), plan)
+    shards = data.shards()
+    topics = fit_topics(shards, lambda seed: start_of(data, seed), plan)
     params = cast("Params", topics.params)
-    probs = label_probs(data.shards(), params, plan.settings)
+    probs = label_probs(shards, params, plan.settings)
     nothing = np.empty(0, dtype=np.int64)
     if topics.interrupted or not hold_out or len(data.known) < _LEAST_DOCS:
         return BaseRateFit(topics, Temper(), probs, nothing, np.empty((0, probs.shape[1])))
@@ -74,7 +75,7 @@ def fit_base_rates(data: Labelled, plan: TopicPlan, seed: int, *, hold_out: bool
 
 def word_probs(counts: Counts, params: Params, temper: Temper, settings: Settings) -> Array:
     """Probability of each class in new documents, from the words alone."""
-    shards = cut_shards(counts, np.full((counts.shape[0], len(params.class_prior)), -1, dtype=np.int8))
+    shards = unlabelled_shards(counts, len(params.class_prior))
     if settings.inference == "mean_field":
         return label_probs(shards, for_prediction(params), settings)
     evidence = explain_shards(shards, params, temper, settings).evidence

@@ -42,6 +42,7 @@ __all__ = [
     "label_probs",
     "run_em",
     "shares_of_topics",
+    "unlabelled_shards",
 ]
 
 _ENTRIES_PER_SHARD = 15_000
@@ -96,6 +97,11 @@ def cut_shards(
         )
         for start, stop in pairwise(edges)
     ]
+
+
+def unlabelled_shards(counts: Counts, n_classes: int) -> list[Shard]:
+    """Shards of new documents, of whose labels nothing is known."""
+    return cut_shards(counts, np.full((counts.shape[0], n_classes), -1, dtype=np.int8))
 
 
 @dataclass(frozen=True)

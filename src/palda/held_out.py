@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from palda.fit import cut_shards, explain_shards
+from palda.fit import explain_shards, unlabelled_shards
 from palda.model.predict import Temper, choose_temper
 from palda.priors import base_rate
 
@@ -42,15 +42,12 @@ def fit_folds(folds: Rows, fit_rows: Callable[[Rows], Params], which: Sequence[i
 
 def held_out_evidence(models: Sequence[FoldModel], counts: Counts, temper: Temper, settings: Settings) -> list[Array]:
     """What the words of each fold's documents say, in the eyes of the model that has not seen them."""
-    return [
-        explain_shards(_wordy_shards(counts, model.rows, model.params), model.params, temper, settings).evidence
-        for model in models
-    ]
+    return [explain_shards(_shards_of(model, counts), model.params, temper, settings).evidence for model in models]
 
 
-def _wordy_shards(counts: Counts, rows: Rows, params: Params) -> list[Shard]:
-    unknown = np.full((len(rows), len(params.class_prior)), -1, dtype=np.int8)
-    return cut_shards(counts[rows], unknown)
+def _shards_of(model: FoldModel, counts: Counts) -> list[Shard]:
+    """The documents that the model has not seen."""
+    return unlabelled_shards(counts[model.rows], len(model.params.class_prior))
 
 
 def label_likelihoods(known: NDArray[np.int8], votes: VoteEvidence | None) -> tuple[Array, Array]:
@@ -70,7 +67,7 @@ def temper_of(
     lengths = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
     typical = float(np.median(lengths[lengths > 0])) if (lengths > 0).any() else 1.0
     some = [FoldModel(model.rows[:: 1 + len(model.rows) // _MOST_DOCS], model.params) for model in models]
-    shards = [_wordy_shards(counts, model.rows, model.params) for model in some]
+    shards = [_shards_of(model, counts) for model in some]
     prior = np.concatenate([np.tile(base_rate.log_odds(m.params.class_prior), (len(m.rows), 1)) for m in some])
     known = [likelihoods(model) for model in some]
 

@@ -1,0 +1,43 @@
+"""How many topics: held-back training documents judged by models with 10 to 160 topics, and with ``n_topics="auto"``.
+
+A fifth of the training documents of every public data set is held back, and no test document is touched. Base rates for
+a label prior, so that topics alone predict. Needs the public data sets in $PALDA_DATA, and most of an hour:
+``python -m benchmarks topics``.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from benchmarks.gold import SETS, case_of
+from palda import PALDA, metrics
+from palda.errors import PaldaError
+
+SIZES = (10, 20, 40, 80, 160, "auto")
+
+
+def main() -> None:
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    for name in SETS:
+        try:
+            case = case_of(name)
+        except PaldaError as missing:
+            print(f"left out: {missing}")
+            continue
+        held_back = np.random.default_rng(1).random(len(case.labels)) < 0.2
+        for size in SIZES:
+            model = PALDA(size, label_prior="base_rate", random_state=0)  # type: ignore[arg-type]
+            model.fit(case.words[~held_back], case.labels[~held_back])
+            scores = metrics.scores(case.labels[held_back], model.predict_proba(case.words[held_back]))
+            print(
+                f"{name}, {size} ({model.n_topics_}) topics: log-likelihood {scores.log_likelihood:.4f}, "
+                f"micro-F1 {scores.micro_f1:.4f} at 1/2",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
