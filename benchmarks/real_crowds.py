@@ -6,8 +6,10 @@ coin and two-coin aggregation, on every crowd. Documents whose votes are all hid
 annotators whose votes are all hidden are typical members of the pool.
 
 Majority vote is smoothed towards the class's rate, as strongly as predicts the seen votes best, each from the others.
-All other methods predict a vote from the consensus and the annotator's rates. "per class" has rates for each annotator
-and class; it is not part of the target, but shows what texts bring beyond a closer look at annotators.
+All other methods predict a vote from their consensus and the annotator's rates. Those of the target have the rates of
+their names; CrowdPALDA, whose consensus has two coins an annotator, gives votes by the annotator's rates in each class,
+which that consensus implies. Rows that are not part of the target have such rates without texts, and show what texts
+bring beyond a closer look at annotators.
 
 Needs ``crowd_so_emotions``, ``crowd_odre`` and ``crowd_appropriateness`` in $PALDA_DATA, each with ``docs.csv.gz`` (a
 column ``text``) and ``annotations.csv.gz`` (a column a class): ``python -m benchmarks real_crowds``.
@@ -97,10 +99,10 @@ def from_consensus(consensus: Array, seen: Votes, hidden: Votes, annotators: str
     return votes_log_likelihood(hidden, consensus, belief)
 
 
-def without_texts(annotators: str, n_profiles: int | str) -> Method:
+def without_texts(annotators: str, n_profiles: int | str, rates: str | None = None) -> Method:
     def predict(_: Counts, seen: Votes, hidden: Votes, seed: int) -> Array:
         found = aggregate(seen, annotators, n_profiles, random_state=seed)
-        return from_consensus(found.consensus, seen, hidden, annotators)
+        return from_consensus(found.consensus, seen, hidden, rates or annotators)
 
     return predict
 
@@ -108,7 +110,7 @@ def without_texts(annotators: str, n_profiles: int | str) -> Method:
 def with_texts(annotators: str) -> Method:
     def predict(counts: Counts, seen: Votes, hidden: Votes, seed: int) -> Array:
         model = CrowdPALDA(N_TOPICS, annotators=annotators, random_state=seed).fit(counts, seen)
-        return from_consensus(model.consensus_, seen, hidden, annotators)
+        return from_consensus(model.consensus_, seen, hidden, "per_class")
 
     return predict
 
@@ -119,6 +121,7 @@ RIVALS: Mapping[str, Method] = {
     "two coins": without_texts("two_coin", 1),
 }
 ALSO: Mapping[str, Method] = {
+    "two coins, rates by class": without_texts("two_coin", 1, "per_class"),
     "two coins, profiles": without_texts("two_coin", "auto"),
     "per class": without_texts("per_class", 1),
     "per class, profiles": without_texts("per_class", "auto"),
@@ -147,7 +150,7 @@ def measure(name: str) -> None:
         n_hidden = [len(hidden) for _, hidden in splits]
         means = scores[method].sum(axis=1) / n_hidden
         each = ", ".join(f"{mean:.4f}" for mean in means)
-        print(f"  {method:22} {means.mean():.4f} ({each}; {taken:.0f} s a fit)", flush=True)
+        print(f"  {method:26} {means.mean():.4f} ({each}; {taken:.0f} s a fit)", flush=True)
     for ours in OURS:
         for rival in RIVALS:
             print(f"  {ours} against {rival}: {compared(scores[ours] - scores[rival], n_hidden)}", flush=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from scipy.special import expit
 
-from palda.fit import explain_shards, label_probs, run_em, unlabelled_shards
+from palda.fit import explain_shards, label_probs, reader_of, run_em, unlabelled_shards
 from palda.held_out import FoldModel, fit_folds, label_likelihoods, temper_of
 from palda.model.predict import Temper, for_prediction
 from palda.priors import base_rate
@@ -78,7 +78,7 @@ def word_probs(counts: Counts, params: Params, temper: Temper, settings: Setting
     shards = unlabelled_shards(counts, len(params.class_prior))
     if settings.inference == "mean_field":
         return label_probs(shards, for_prediction(params), settings)
-    evidence = explain_shards(shards, params, temper, settings).evidence
+    evidence = explain_shards(shards, reader_of(params, temper), settings).evidence
     probs: Array = expit(base_rate.log_odds(params.class_prior) + evidence)
     return probs
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CANDIDATES",
+    "N_FIFTHS",
     "CrowdFit",
     "CrowdInfo",
     "CrowdSettings",
@@ -39,6 +40,7 @@ __all__ = [
     "choose_n_profiles",
     "consensus_em",
     "cut_votes",
+    "fifths_of_rows",
     "fit_crowd",
     "posterior",
     "start_state",
@@ -50,9 +52,11 @@ __all__ = [
 CANDIDATES = (1, 2, 4, 8, 15, 25)
 """Numbers of profiles that "auto" tries, in this order, until more no longer pay."""
 
+N_FIFTHS = 5
+"""Parts that the (document, annotator) rows are cut in: one judges what is learned from the others."""
+
 _VOTES_PER_SHARD = 50_000
 _MOST_SHARDS = 256
-_HIDDEN = 0.2  # share of the votes that choose the number of profiles
 _MOST_PAIRS = 500_000  # (document, class) pairs looked at for that choice
 _CLEAR = 2.0  # standard errors by which more profiles must predict hidden votes better
 _PATIENCE = 2  # candidates in a row that may fail to
@@ -237,29 +241,30 @@ def choose_n_profiles(
 ) -> int:
     """Number of profiles that predicts hidden votes best; fewer unless more are clearly better.
 
-    A fifth of the votes is hidden, everything is learned from the others, and each candidate predicts the hidden ones.
-    More profiles must win by a nat at least, and by two standard errors of the difference, documents being the unit.
-    Annotators are those of the fit with one profile: the choice then cannot trade what annotators do for what label
-    sets are. All candidates descend from one ``start``, which may know the hidden votes; ``extra`` must not.
+    All that an annotator says about a document is hidden, for a fifth of such rows; everything is learned from the
+    others, and each candidate predicts the hidden ones. (With single votes hidden, profiles would pay for learning how
+    an annotator's votes on one document go together: that is not what documents are about.) While there are few
+    documents, every fifth has its turn. More profiles must win by a nat at least, and by two standard errors of the
+    difference, documents being the unit. Annotators are those of the fit with one profile: the choice then cannot trade
+    what annotators do for what label sets are. All candidates descend from one ``start``, which may know the hidden
+    votes; ``extra`` must not.
     """
     if votes.n_classes < 2 or not len(votes):
         return 1
     rng = np.random.default_rng(seed)
     rows = _sample(votes, rng)
     votes, known = votes.take(rows), known[rows]
-    hidden = rng.random(len(votes)) < _HIDDEN
-    seen, held_out = subset(votes, ~hidden), subset(votes, hidden)
-    shards = cut_votes(seen, known, None if extra is None else extra[rows])
-    single = fit_crowd(shards, start, settings)
-    fixed = _with_annotators_fixed(shards, single.state.belief, settings)
+    part = fifths_of_rows(votes, rng)
+    trials = [
+        _Trial.of(votes, known, part == fifth, start, settings, None if extra is None else extra[rows])
+        for fifth in range(max(1, min(N_FIFTHS, _MOST_PAIRS // known.size)))
+    ]
 
     def predicted(n_profiles: int) -> Array:
-        state = _warmed_up(fixed, single, n_profiles, settings, seed)
-        probs = np.concatenate([part for _, part in _steps(fixed, state, settings)])
-        return votes_log_likelihood(held_out, probs, state.belief)
+        total: Array = np.sum([trial.predicted(n_profiles, settings, seed) for trial in trials], axis=0)
+        return total
 
-    score = votes_log_likelihood(held_out, single.label_probs, single.state.belief)
-    best, failures = 1, 0
+    best, score, failures = 1, predicted(1), 0
     for n_profiles in sorted(set(candidates) - {1}):
         challenger = predicted(n_profiles)
         if _clearly_better(challenger - score):
@@ -271,12 +276,51 @@ def choose_n_profiles(
     return best
 
 
+@dataclass(frozen=True)
+class _Trial:
+    """A fit with one profile to the votes that are not hidden, ready to try more profiles."""
+
+    held_out: Votes
+    single: CrowdFit
+    fixed: list[VoteShard]
+
+    @classmethod
+    def of(
+        cls,
+        votes: Votes,
+        known: NDArray[np.int8],
+        hidden: NDArray[np.bool_],
+        start: CrowdState,
+        settings: CrowdSettings,
+        extra: Array | None,
+    ) -> _Trial:
+        shards = cut_votes(subset(votes, ~hidden), known, extra)
+        single = fit_crowd(shards, start, settings)
+        return cls(subset(votes, hidden), single, _with_annotators_fixed(shards, single.state.belief, settings))
+
+    def predicted(self, n_profiles: int, settings: CrowdSettings, seed: int) -> Array:
+        """(documents,): log-likelihood of the hidden votes."""
+        probs, belief = self.single.label_probs, self.single.state.belief
+        if n_profiles > 1:
+            state = _warmed_up(self.fixed, self.single, n_profiles, settings, seed)
+            probs = np.concatenate([part for _, part in _steps(self.fixed, state, settings)])
+        return votes_log_likelihood(self.held_out, probs, belief)
+
+
 def _sample(votes: Votes, rng: np.random.Generator) -> NDArray[np.int64]:
     """Documents that choose the number of profiles, in order: all of them if they are not too many."""
     most = max(1, _MOST_PAIRS // votes.n_classes)
     if votes.n_docs <= most:
         return np.arange(votes.n_docs)
     return np.sort(rng.choice(votes.n_docs, most, replace=False))
+
+
+def fifths_of_rows(votes: Votes, rng: np.random.Generator) -> NDArray[np.int64]:
+    """(votes,): which of five random parts a vote is in; all that an annotator says about a document is in the same."""
+    row_of_vote = votes.doc.astype(np.int64) * votes.n_annotators + votes.annotator
+    rows, place = np.unique(row_of_vote, return_inverse=True)
+    parts: NDArray[np.int64] = rng.integers(N_FIFTHS, size=len(rows))[place]
+    return parts
 
 
 def subset(votes: Votes, chosen: NDArray[np.bool_]) -> Votes:

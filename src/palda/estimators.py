@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from palda.aggregation import ANNOTATOR_MODELS
 from palda.annotators.history import annotator_prior as history_of
 from palda.annotators.published import PublishedCoin
-from palda.annotators.summary import quality_table, summary
+from palda.annotators.summary import quality_table, rates_by_class, summary
 from palda.annotators.two_coin import TwoCoinModel
 from palda.base_estimator import TopicEstimator, as_many
 from palda.crowd import CrowdSettings, CrowdState, posterior
@@ -71,6 +71,7 @@ class PALDA(ClassifierMixin, TopicEstimator):
         Random starts of the topics; the one with the best bound is kept.
     max_iter, tol
         EM of the topics stops after ``max_iter`` rounds, or when the bound grows by less than ``tol`` of its size.
+        ``"auto"`` is .01 where the label prior reads words besides topics (``"stacked"``), .002 elsewhere.
     n_jobs
         Threads; all cores by default, one inside a worker of somebody else's pool. The result is the same.
     random_state
@@ -110,7 +111,7 @@ class PALDA(ClassifierMixin, TopicEstimator):
         thresholds: str | float = "micro_f1",
         n_init: int = 1,
         max_iter: int = 200,
-        tol: float = 2e-3,
+        tol: float | Literal["auto"] = "auto",
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -219,7 +220,7 @@ class CrowdPALDA(TopicEstimator):
         thresholds: str | float = "micro_f1",
         n_init: int = 1,
         max_iter: int = 200,
-        tol: float = 2e-3,
+        tol: float | Literal["auto"] = "auto",
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -311,6 +312,14 @@ class CrowdPALDA(TopicEstimator):
     def annotator_quality_(self) -> pd.DataFrame:
         """What was learned about each annotator."""
         return quality_table(summary(self._belief, self._vote_counts), self.annotators_)
+
+    @property
+    def annotator_rates_by_class_(self) -> pd.DataFrame:
+        """A row an annotator and class: sensitivity and specificity with 95% intervals.
+
+        With ``annotators="per_class"`` they differ from class to class; other models repeat an annotator's.
+        """
+        return rates_by_class(self._belief, self.annotators_, self.classes_)
 
     def consensus(self, X: Any, votes: Any, doc_ids: Iterable[object] | None = None) -> Array:
         """(documents, classes): probability of each label of new documents, from their words and the votes on them.

@@ -8,7 +8,7 @@ import numpy as np
 
 from palda.fit import explain_shards
 from palda.model.e_step import joined_bags
-from palda.model.predict import speech, word_weights
+from palda.model.predict import word_weights
 from palda.priors.features import Scale, tf_idf
 from palda.priors.logistic import Head
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from palda.data.types import Counts
     from palda.fit import Settings, Shard
     from palda.kernels import Bags
-    from palda.model.predict import Temper
-    from palda.model.state import Params
+    from palda.model.predict import Reader
     from palda.priors.learned import LearnedPrior
 
     Array = NDArray[np.float64]
@@ -48,25 +47,24 @@ class _Topics(NamedTuple):
     doc: NDArray[np.int64]
     beliefs: Array
     evidence: Array
-    params: Params
-    temper: Temper
+    reader: Reader
 
     @classmethod
-    def of(cls, shards: Sequence[Shard], params: Params, temper: Temper, settings: Settings) -> _Topics:
-        found = explain_shards(shards, params, temper, settings)
+    def of(cls, shards: Sequence[Shard], reader: Reader, settings: Settings) -> _Topics:
+        found = explain_shards(shards, reader, settings)
         bags = joined_bags([shard.bags for shard in shards])
         doc = np.repeat(np.arange(len(found.beliefs)), np.diff(bags.starts))
-        return cls(bags, doc, found.beliefs, found.evidence, params, temper)
+        return cls(bags, doc, found.beliefs, found.evidence, reader)
 
     def weights(self, label: int) -> Array:
-        return word_weights(self.bags, self.beliefs, self.temper, speech(self.params), label)
+        return word_weights(self.bags, self.beliefs, self.reader, label)
 
 
 def topic_weights(
-    shards: Sequence[Shard], params: Params, temper: Temper, settings: Settings, chosen: Sequence[int]
+    shards: Sequence[Shard], reader: Reader, settings: Settings, chosen: Sequence[int]
 ) -> list[WordTable]:
     """A table for each chosen class; the weights of a document sum to its evidence."""
-    topics = _Topics.of(shards, params, temper, settings)
+    topics = _Topics.of(shards, reader, settings)
     word = topics.bags.words.astype(np.int64)
     return [WordTable(topics.doc, word, topics.weights(label)) for label in chosen]
 
@@ -75,7 +73,7 @@ def head_weights(
     counts: Counts,
     prior: LearnedPrior,
     log_odds: Array,
-    topics: tuple[Sequence[Shard], Params, Temper, Settings] | None,
+    topics: tuple[Sequence[Shard], Reader, Settings] | None,
     chosen: Sequence[int],
 ) -> list[WordTable]:
     """A table for each chosen class; the weights of a document sum to ``log_odds`` (documents, classes).

@@ -14,7 +14,7 @@ from palda.kernels import Bags, Beliefs, Explained, Labels, Stopping
 from palda.model.bound import topic_divergence
 from palda.model.e_step import bags_of, e_step, topic_shares
 from palda.model.m_step import update_topics
-from palda.model.predict import Temper, explained, speech
+from palda.model.predict import Reader, explained, speech
 from palda.model.state import Params, ShardStats, StepInfo, merge
 from palda.priors import base_rate
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from palda.annotators.base import AnnotatorBelief, AnnotatorModel
     from palda.data.types import Counts, Votes
     from palda.engine.base import Engine
+    from palda.model.predict import Temper
 
     Array = NDArray[np.float64]
     Rows = NDArray[np.int64]
@@ -40,6 +41,7 @@ __all__ = [
     "em",
     "explain_shards",
     "label_probs",
+    "reader_of",
     "run_em",
     "shares_of_topics",
     "unlabelled_shards",
@@ -214,11 +216,14 @@ def label_probs(shards: Sequence[Shard], params: Params, settings: Settings) -> 
     return np.concatenate([probs for _, probs in _steps(shards, params, settings)])
 
 
-def explain_shards(shards: Sequence[Shard], params: Params, temper: Temper, settings: Settings) -> Explained:
-    """What the words of documents say for each class, under fixed parameters (maths, eqs. 32-35)."""
-    said = speech(params)
-    log_odds = base_rate.log_odds(params.class_prior)
-    parts = list(settings.engine.map(lambda shard: explained(shard.bags, log_odds, temper, said), shards))
+def reader_of(params: Params, temper: Temper) -> Reader:
+    """Reader of new documents under fixed parameters."""
+    return Reader(speech(params), temper, base_rate.log_odds(params.class_prior))
+
+
+def explain_shards(shards: Sequence[Shard], reader: Reader, settings: Settings) -> Explained:
+    """What the words of documents say for each class (maths, eqs. 32-35)."""
+    parts = list(settings.engine.map(lambda shard: explained(shard.bags, reader), shards))
     return Explained(
         np.concatenate([part.evidence for part in parts]),
         np.concatenate([part.beliefs for part in parts]),

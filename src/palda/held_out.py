@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from palda.fit import explain_shards, unlabelled_shards
+from palda.fit import explain_shards, reader_of, unlabelled_shards
 from palda.model.predict import Temper, choose_temper
 from palda.priors import base_rate
 
@@ -42,7 +42,10 @@ def fit_folds(folds: Rows, fit_rows: Callable[[Rows], Params], which: Sequence[i
 
 def held_out_evidence(models: Sequence[FoldModel], counts: Counts, temper: Temper, settings: Settings) -> list[Array]:
     """What the words of each fold's documents say, in the eyes of the model that has not seen them."""
-    return [explain_shards(_shards_of(model, counts), model.params, temper, settings).evidence for model in models]
+    return [
+        explain_shards(_shards_of(model, counts), reader_of(model.params, temper), settings).evidence
+        for model in models
+    ]
 
 
 def _shards_of(model: FoldModel, counts: Counts) -> list[Shard]:
@@ -73,7 +76,7 @@ def temper_of(
 
     def evidence_at(temper: Temper) -> Array:
         parts = zip(some, shards, strict=True)
-        return np.concatenate([explain_shards(own, m.params, temper, settings).evidence for m, own in parts])
+        return np.concatenate([explain_shards(own, reader_of(m.params, temper), settings).evidence for m, own in parts])
 
     present, absent = (np.concatenate(sides) for sides in zip(*known, strict=True))
     return choose_temper(evidence_at, prior, present, absent, typical)

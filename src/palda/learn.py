@@ -17,14 +17,25 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from scipy.special import expit, logit
 
-from palda.crowd import CrowdState, cut_votes, fit_crowd, start_state, subset, votes_log_likelihood
+from palda.crowd import (
+    N_FIFTHS,
+    CrowdState,
+    cut_votes,
+    fifths_of_rows,
+    fit_crowd,
+    start_state,
+    subset,
+    votes_log_likelihood,
+)
 from palda.model.predict import Temper
 from palda.priors import label_sets
 from palda.priors.calibration import fit_platt
 from palda.priors.folds import assign_folds
 from palda.priors.joined import (
+    CAUTION,
     Evidence,
     Joined,
+    Trial,
     choose_joined,
     choose_share,
     likeliest_joined,
@@ -33,7 +44,7 @@ from palda.priors.joined import (
 )
 from palda.priors.label_sets import ProfilePrior
 from palda.priors.learned import LearnedPrior
-from palda.priors.logistic import HeadFit, HeadSettings, fit_head
+from palda.priors.logistic import Head, HeadFit, HeadSettings, fit_head
 from palda.priors.wrapped import WrappedFit, fit_wrapped
 from palda.topic_evidence import fit_topics, labelled_shards, read_topics, start_params
 
@@ -54,14 +65,16 @@ __all__ = ["N_FOLDS", "LearnPlan", "Learned", "learn"]
 N_FOLDS = 3
 """Folds of heads and topic models; with five, heads cost twice as much and were no better on any public data set."""
 
-_MOST_TURNS = 4
+_MOST_TURNS = 12
 _WORTH_A_TURN = 1e-4  # relative growth of the likelihood of hidden votes
+_STEADY = 1e-3  # with less growth than that, labels are worth choices that will be kept
 _FIRST_ROUNDS = 500  # of EM on the votes alone
 _ROUNDS_IF_FEW = (
     10  # where most labels have one vote, annotators are hardly ever compared, and more rounds may collapse
 )
 _FEW = 2.0  # votes a label
-_HIDDEN = 0.2  # share of the votes that judge
+_ENOUGH = 3.0  # votes a label, for hidden ones to tell small differences between numbers of profiles
+_LITTLE_CAUTION = 0.5
 _MOST_PAIRS = 500_000  # (document, class) pairs looked at when profiles and κ are chosen
 _LEAST = 1e-6  # probabilities are this far from 0 and 1
 
@@ -112,16 +125,24 @@ def learn(data: Labelled, plan: LearnPlan) -> Learned:
     turns = [learner.start()]
     folds = assign_folds(turns[0].label_probs, N_FOLDS, plan.seed)
     reading: TopicReading | None = None
-    for number in range(_MOST_TURNS):
-        if learner.reads_topics_in(number):
+    steady = learner.settled
+    while len(turns) <= _MOST_TURNS:
+        just_now = not steady and len(turns) > 1 and not learner.move(turns)
+        steady |= just_now
+        anew = len(turns) == 1 or just_now  # topics and penalties, chosen for labels that are worth it
+        if anew and learner.reads_topics(steady=steady):
             reading = read_topics(data.counts, turns[-1].label_probs, folds, plan.topics, reading)
             if reading.model.interrupted:
                 break
-        turns.append(learner.take_turn(turns[-1], folds, reading))
-        gained = turns[-1].score - turns[-2].score
-        if not learner.reads_topics_in(number + 1) and not gained > _WORTH_A_TURN * abs(turns[-1].score):
+        turns.append(learner.take_turn(turns[-1], folds, reading, anew=anew))
+        if steady and not _grows(turns, _WORTH_A_TURN):
             break
     return learner.finished(turns, reading)
+
+
+def _grows(turns: list[_Turn], worth: float) -> bool:
+    """Whether the last turn made hidden votes likelier by that share of their log-likelihood; never without votes."""
+    return turns[-1].score - turns[-2].score > worth * abs(turns[-1].score)
 
 
 class _Learner:
@@ -132,12 +153,13 @@ class _Learner:
         known, votes = data.known, data.votes
         spoken_of = known >= 0 if votes is None else (known >= 0) | (votes.per_pair() > 0)
         self.weights = spoken_of.astype(np.float64)
+        self.votes_per_label = 0.0 if votes is None else len(votes) / max(int((votes.per_pair() > 0).sum()), 1)
         self.settled = bool((known >= 0).all())
         rng = np.random.default_rng(plan.seed)
         n_judges = min(len(known), max(1, _MOST_PAIRS // known.shape[1]))
         self.judges = np.sort(rng.choice(len(known), n_judges, replace=False))  # documents that profiles are chosen on
         self.held_back = (rng.random(n_judges) < 0.5)[:, None]
-        self.hidden = rng.random(0 if votes is None else len(votes)) < _HIDDEN
+        self.fifths = np.zeros(0, dtype=np.int64) if votes is None else fifths_of_rows(votes, rng)
 
     def start(self) -> _Turn:
         """Labels from the votes alone, if there are any."""
@@ -147,23 +169,26 @@ class _Learner:
         belief = data.belief
         if not belief.has_history.any():
             belief = model.update(model.count(data.votes, data.guess), belief)
-        per_label = len(data.votes) / max(int((data.votes.per_pair() > 0).sum()), 1)
-        settings = replace(self.plan.crowd, max_iter=_ROUNDS_IF_FEW if per_label < _FEW else _FIRST_ROUNDS)
+        rounds = _ROUNDS_IF_FEW if self.votes_per_label < _FEW else _FIRST_ROUNDS
+        settings = replace(self.plan.crowd, max_iter=rounds)
         found = fit_crowd(cut_votes(data.votes, data.known), start_state(belief, data.guess), settings)
         return _Turn(found.label_probs, found.state.belief)
 
-    def reads_topics_in(self, number: int) -> bool:
-        """Whether topic models are fitted in a turn: at most twice, and when the labels are worth it."""
-        kind = self.plan.label_prior
-        if not isinstance(kind, str) or kind == "words" or number >= _MOST_TURNS:
-            return False
-        if self.settled:
-            return number == 0
-        return number == 1 or (number == 0 and kind == "topics")
+    def move(self, turns: list[_Turn]) -> bool:
+        """Whether labels are still on the move: then it is too early for choices that will be kept."""
+        return len(turns) <= _MOST_TURNS // 2 and _grows(turns, _STEADY)
 
-    def take_turn(self, before: _Turn, folds: Rows, reading: TopicReading | None) -> _Turn:
-        """A head from the labels, then labels and annotators from the head and the votes (maths, eqs. 47-50)."""
-        fit = self._fit_head(before, folds, reading)
+    def reads_topics(self, *, steady: bool) -> bool:
+        """Whether it is time to fit topic models: when labels are steady. A head that has nothing else cannot wait."""
+        kind = self.plan.label_prior
+        return isinstance(kind, str) and (kind == "topics" or (kind == "stacked" and steady))
+
+    def take_turn(self, before: _Turn, folds: Rows, reading: TopicReading | None, *, anew: bool) -> _Turn:
+        """A head from the labels, then labels and annotators from the head and the votes (maths, eqs. 47-50).
+
+        The head goes on from the one before, unless its penalties are to be chosen ``anew``.
+        """
+        fit = self._fit_head(before, folds, reading, anew=anew)
         base = logit(np.clip(fit.head.base_rates, _LEAST, 1.0 - _LEAST))
         data, belief = self.data, before.belief
         if data.votes is None or belief is None:
@@ -177,7 +202,9 @@ class _Learner:
         joined = replace(joined, profiles=found.state.profiles)
         return _Turn(found.label_probs, found.state.belief, fit, joined, score)
 
-    def _fit_head(self, before: _Turn, folds: Rows, reading: TopicReading | None) -> HeadFit | WrappedFit:
+    def _fit_head(
+        self, before: _Turn, folds: Rows, reading: TopicReading | None, *, anew: bool
+    ) -> HeadFit | WrappedFit:
         weights = None if self.weights.all() else self.weights
         kind, engine, counts = self.plan.label_prior, self.plan.crowd.engine, self.data.counts
         if not isinstance(kind, str):
@@ -191,21 +218,25 @@ class _Learner:
             weights=weights,
             folds=folds,
             settings=HeadSettings(seed=self.plan.seed, engine=engine),
-            start=before.fit if isinstance(before.fit, HeadFit) else None,
+            start=before.fit if isinstance(before.fit, HeadFit) and not anew else None,
         )
 
     def _choose(self, belief: AnnotatorBelief, head: Array, base: Array) -> tuple[Joined, float]:
         """Profiles and κ for documents that have votes, and the log-likelihood of the hidden ones."""
         votes, rows = cast("Votes", self.data.votes), self.judges
-        seen, hidden = (subset(votes, which).take(rows) for which in (~self.hidden, self.hidden))
-        said = self.plan.crowd.annotators.evidence(seen, belief).log_odds
-        return choose_joined(
-            Evidence(self.data.known[rows], said, head[rows]),
-            base,
-            lambda probs: votes_log_likelihood(hidden, probs, belief),
-            n_profiles=self.plan.n_profiles,
-            seed=self.plan.seed,
-        )
+
+        def trial(fifth: int) -> Trial:
+            seen, hidden = (subset(votes, which).take(rows) for which in (self.fifths != fifth, self.fifths == fifth))
+            said = self.plan.crowd.annotators.evidence(seen, belief).log_odds
+            return Trial(
+                Evidence(self.data.known[rows], said, head[rows]),
+                lambda probs: votes_log_likelihood(hidden, probs, belief),
+            )
+
+        n_trials = max(1, min(N_FIFTHS, _MOST_PAIRS // (2 * len(rows) * len(base))))
+        trials = [trial(fifth) for fifth in range(n_trials)]
+        caution = CAUTION if self.votes_per_label < _ENOUGH else _LITTLE_CAUTION
+        return choose_joined(trials, base, n_profiles=self.plan.n_profiles, caution=caution, seed=self.plan.seed)
 
     def _for_new_documents(self, fit: HeadFit | WrappedFit, base: Array, label_probs: Array) -> Joined:
         """Profiles and κ for documents that nobody has voted on.
@@ -224,13 +255,8 @@ class _Learner:
             return likelihoods
 
         unknown = np.full(targets.shape, -1, dtype=np.int8)
-        joined = likeliest_joined(
-            Evidence(unknown, np.where(self.held_back, 0.0, certain), head),
-            base,
-            score,
-            n_profiles=self.plan.n_profiles,
-            seed=self.plan.seed,
-        )
+        trial = Trial(Evidence(unknown, np.where(self.held_back, 0.0, certain), head), score)
+        joined = likeliest_joined(trial, base, n_profiles=self.plan.n_profiles, seed=self.plan.seed)
         share = choose_share(joined, head, targets, weights)
         joined = refitted(replace(joined, share=share), Evidence(unknown, certain, head))
         return recalibrated(joined, out_of_fold, label_probs, self.weights)
@@ -242,11 +268,13 @@ class _Learner:
         prior = None
         if best.fit is not None and best.joined is not None:
             for_words = self._for_new_documents(best.fit, best.joined.base, best.label_probs)
-            prior = LearnedPrior(best.fit.head, best.joined, for_words)
+            reads_topics = isinstance(best.fit.head, Head) and best.fit.head.dense_mean is not None
+            reader = reading.reader if reading is not None and reads_topics else None
+            prior = LearnedPrior(best.fit.head, best.joined, for_words, reader)
         return Learned(
             prior=prior,
             topics=self._topics_of(best) if reading is None else reading.model,
-            temper=Temper() if reading is None else reading.temper,
+            temper=Temper() if reading is None else reading.reader.temper,
             head_log_odds=np.zeros_like(best.label_probs) if best.fit is None else best.fit.log_odds,
             label_probs=best.label_probs,
             weights=self.weights,

@@ -21,6 +21,8 @@ import numpy as np
 
 from palda.annotators.base import AnnotatorBelief
 from palda.errors import PaldaError
+from palda.kernels import Speech
+from palda.model.predict import Reader, Temper
 from palda.model.state import Params
 from palda.priors.learned import LearnedPrior, joined_arrays, joined_from
 from palda.priors.logistic import Head
@@ -175,6 +177,10 @@ def state_of_prior(prior: LearnedPrior | None, label_prior: Any) -> dict[str, np
         ("for_words", joined_arrays(prior.for_words)),
     ):
         arrays |= {f"{prefix}.{name}": array for name, array in part.items()}
+    if prior.reader is not None:
+        said, temper, log_odds = prior.reader
+        arrays |= {f"reader.{name}": array for name, array in said._asdict().items()}
+        arrays |= {"reader.temper": np.array(temper), "reader.log_odds": log_odds}
     return arrays
 
 
@@ -195,10 +201,20 @@ def stored_prior(
         n_features = (0 if head.idf is None else n_words) + (0 if head.dense_mean is None else n_classes)
         if head.coef.shape != (n_features, n_classes) or (head.idf is not None and head.idf.shape != (n_words,)):
             raise ValueError("the arrays of the label prior do not fit the others")
-    joined = [joined_from(_under(name, arrays)) for name in ("for_votes", "for_words")]
-    if any(part.profiles.rates.shape[1:] != (n_classes,) for part in joined):
+    for_votes, for_words = (joined_from(_under(name, arrays)) for name in ("for_votes", "for_words"))
+    if any(part.profiles.rates.shape[1:] != (n_classes,) for part in (for_votes, for_words)):
         raise ValueError("the arrays of the profiles do not fit the others")
-    return LearnedPrior(head, *joined), plugged_in
+    return LearnedPrior(head, for_votes, for_words, _stored_reader(arrays, (n_words, n_classes))), plugged_in
+
+
+def _stored_reader(arrays: Mapping[str, np.ndarray[Any, Any]], shape: tuple[int, int]) -> Reader | None:
+    own = _under("reader", arrays)
+    if not own:
+        return None
+    said = Speech(own["present"], own["absent"])
+    if said.present.shape != shape or said.absent.shape != shape or own["log_odds"].shape != shape[1:]:
+        raise ValueError("the arrays of the topics' reader do not fit the others")
+    return Reader(said, Temper(*(float(number) for number in own["temper"])), own["log_odds"])
 
 
 def _from_skops(blob: bytes, trusted: Sequence[str]) -> tuple[Any, list[Any]]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import logit
 
-from palda.fit import Best, Settings, cut_shards, run_em
+from palda.fit import Best, Settings, cut_shards, reader_of, run_em
 from palda.held_out import FoldModel, fit_folds, held_out_evidence, temper_of
-from palda.model.predict import Temper
+from palda.model.predict import Reader, Temper
 from palda.model.start import first_params
 from palda.priors import base_rate
 
@@ -47,7 +47,7 @@ class TopicReading:
     """A topic model for new documents, and what models that have not seen them say about the training documents."""
 
     model: Best
-    temper: Temper
+    reader: Reader  # of new documents: the mean of the models that have not seen some of the others
     evidence: Array  # (docs, classes), in nats
 
 
@@ -85,7 +85,11 @@ def labelled_shards(counts: Counts, label_probs: Array) -> list[Shard]:
 def read_topics(
     counts: Counts, label_probs: Array, folds: Rows, plan: TopicPlan, earlier: TopicReading | None = None
 ) -> TopicReading:
-    """Topic models of all documents and of all but each fold, fitted to soft labels; an earlier temper is kept."""
+    """Topic models of all documents and of all but each fold, fitted to soft labels; an earlier temper is kept.
+
+    New documents are read by the models of the folds, as the training documents are, not by the model of all of them:
+    that one has seen more, so its evidence is larger than the evidence a head has learned to weigh.
+    """
 
     def fit_rows(rows: Rows) -> Params:
         inside, guess = counts[rows], label_probs[rows]
@@ -101,10 +105,11 @@ def read_topics(
         labelled_shards(counts, label_probs), lambda seed: start_params(counts, label_probs, plan, seed), plan
     )
     if whole.interrupted:
-        return TopicReading(whole, Temper(), np.zeros_like(label_probs))
+        found = start_params(counts, label_probs, plan, plan.seeds[0]) if whole.params is None else whole.params
+        return TopicReading(whole, reader_of(found, Temper()), np.zeros_like(label_probs))
     models = fit_folds(folds, fit_rows, range(int(folds.max()) + 1))
-    temper = earlier.temper if earlier is not None else temper_of(models[:1], counts, likelihoods, plan.settings)
+    temper = earlier.reader.temper if earlier is not None else temper_of(models[:1], counts, likelihoods, plan.settings)
     evidence = np.zeros_like(label_probs)
     for model, said in zip(models, held_out_evidence(models, counts, temper, plan.settings), strict=True):
         evidence[model.rows] = said
-    return TopicReading(whole, temper, evidence)
+    return TopicReading(whole, Reader.mean([reader_of(model.params, temper) for model in models]), evidence)

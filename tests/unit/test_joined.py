@@ -7,7 +7,16 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import expit, logit
 
-from palda.priors.joined import Evidence, Joined, choose_joined, choose_share, likeliest_joined, recalibrated, refitted
+from palda.priors.joined import (
+    Evidence,
+    Joined,
+    Trial,
+    choose_joined,
+    choose_share,
+    likeliest_joined,
+    recalibrated,
+    refitted,
+)
 from palda.priors.label_sets import Profiles
 
 RNG = np.random.default_rng(0)
@@ -62,7 +71,7 @@ def test_profiles_are_chosen_where_classes_come_in_sets() -> None:
     labels, head, base = in_sets(600, noise=1.5)
     unknown = np.full(labels.shape, -1, dtype=np.int8)
     given = Evidence(unknown, np.zeros(labels.shape), head)
-    joined, score = choose_joined(given, base, lambda probs: log_likelihoods(probs, labels))
+    joined, score = choose_joined([Trial(given, lambda probs: log_likelihoods(probs, labels))], base)
     assert len(joined.profiles.weights) > 1
     assert score > log_likelihoods(expit(head), labels).sum() + 50
     joined = replace(joined, share=choose_share(joined, head, labels, np.ones_like(labels)))
@@ -81,10 +90,10 @@ def test_independent_classes_keep_the_head_alone() -> None:
     def score(probs: np.ndarray) -> np.ndarray:
         return log_likelihoods(probs, labels)
 
-    joined, _ = choose_joined(given, base, score)
+    joined, _ = choose_joined([Trial(given, score)], base)
     assert len(joined.profiles.weights) == 1
     assert joined.kappa == 1.0
-    likeliest = likeliest_joined(given, base, score)
+    likeliest = likeliest_joined(Trial(given, score), base)
     assert choose_share(likeliest, head, labels, np.ones_like(labels)) == 0
     alone = recalibrated(replace(likeliest, share=0.0), head, labels, np.ones_like(labels))
     np.testing.assert_array_equal(alone.log_odds(head), head)
@@ -96,5 +105,26 @@ def test_a_head_that_knows_nothing_gets_no_weight() -> None:
     base = np.full(2, logit(0.4))
     head = base + rng.normal(0.0, 3.0, labels.shape)  # sure of itself, and wrong as often as right
     given = Evidence(np.full(labels.shape, -1, dtype=np.int8), np.zeros(labels.shape), head)
-    joined, _ = choose_joined(given, base, lambda probs: log_likelihoods(probs, labels), n_profiles=1)
+    joined, _ = choose_joined([Trial(given, lambda probs: log_likelihoods(probs, labels))], base, n_profiles=1)
     assert joined.kappa == 0.0
+
+
+def test_several_trials_see_what_one_may_miss_and_say_how_likely_everything_was() -> None:
+    """What is held back from one trial is known in the others; likelihoods add up over trials."""
+    labels, head, base = in_sets(150, noise=2.5)
+    unknown = np.full(labels.shape, -1, dtype=np.int8)
+    thirds = np.random.default_rng(5).integers(3, size=(150, 1))
+    trials = []
+    for third in range(3):
+        held_back = (thirds == third).astype(np.float64)
+        told = np.where(held_back, 0.0, 3.0 * (2 * labels - 1))
+        trials.append(
+            Trial(
+                Evidence(unknown, told, head), lambda probs, own=held_back: own[:, 0] * log_likelihoods(probs, labels)
+            )
+        )
+    joined, score = choose_joined(trials, base, n_profiles=4)
+    assert len(joined.profiles.weights) == 4
+    alone = [choose_joined([trial], base, n_profiles=4)[1] for trial in trials]
+    assert score <= sum(alone) + 1e-9  # one κ for all cannot beat the best κ of each
+    assert score > log_likelihoods(expit(head), labels).sum()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import expit
 
 from palda.data import simulate
-from palda.fit import Settings, cut_shards, explain_shards
+from palda.fit import Settings, cut_shards, explain_shards, reader_of
 from palda.held_out import FoldModel, label_likelihoods, temper_of
-from palda.kernels import Bags
-from palda.model.predict import Temper, choose_temper, explained, speech, word_weights
+from palda.kernels import Bags, Speech
+from palda.model.predict import Reader, Temper, choose_temper, explained, word_weights
 from palda.model.state import Params
 
 Array = NDArray[np.float64]
@@ -108,11 +108,11 @@ def without_last_word() -> Params:
 @pytest.mark.parametrize("kernel", ["compiled", "reference"])
 def test_the_weights_of_a_documents_words_sum_to_its_evidence(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
     monkeypatch.setenv("PALDA_KERNEL", kernel)
-    bags, said = some_bags(), speech(without_last_word())
-    found = explained(bags, logit(PARAMS.class_prior), TEMPER, said)
+    bags, reader = some_bags(), reader_of(without_last_word(), TEMPER)
+    found = explained(bags, reader)
     doc = np.repeat(np.arange(3), np.diff(bags.starts))
     for label in range(4):
-        weights = word_weights(bags, found.beliefs, TEMPER, said, label)
+        weights = word_weights(bags, found.beliefs, reader, label)
         np.testing.assert_allclose(np.bincount(doc, weights, minlength=3), found.evidence[:, label], rtol=1e-9)
         assert weights[3] == 0.0
     assert not found.evidence[1].any()
@@ -120,17 +120,28 @@ def test_the_weights_of_a_documents_words_sum_to_its_evidence(monkeypatch: pytes
 
 
 def test_given_the_beliefs_evidence_is_proportional_to_the_scale() -> None:
-    bags, said = some_bags(), speech(PARAMS)
+    bags, reader = some_bags(), reader_of(PARAMS, TEMPER)
     beliefs = np.full((3, 4), 0.5)
-    once = word_weights(bags, beliefs, TEMPER, said, 2)
-    np.testing.assert_allclose(word_weights(bags, beliefs, TEMPER._replace(scale=1.8), said, 2), 3 * once, rtol=1e-12)
+    once = word_weights(bags, beliefs, reader, 2)
+    thrice = word_weights(bags, beliefs, reader._replace(temper=TEMPER._replace(scale=1.8)), 2)
+    np.testing.assert_allclose(thrice, 3 * once, rtol=1e-12)
+
+
+def test_the_mean_of_readers_says_what_they_say_on_average() -> None:
+    reader = reader_of(PARAMS, TEMPER)
+    other = reader._replace(said=Speech(reader.said.absent, reader.said.present), log_odds=-reader.log_odds)
+    both = Reader.mean([reader, other])
+    np.testing.assert_allclose(both.said.present, both.said.absent)
+    np.testing.assert_allclose(both.log_odds, 0.0, atol=1e-15)
+    np.testing.assert_array_equal(Reader.mean([reader]).said.present, reader.said.present)
 
 
 def test_shards_do_not_change_what_words_say() -> None:
     world = simulate.documents(30, 4, 3, 10, seed=5, doc_length=15)
     unknown = np.full(world.labels.shape, -1, dtype=np.int8)
     parts = [
-        explain_shards(cut_shards(world.corpus.counts, unknown, n_shards=n), PARAMS, TEMPER, Settings()) for n in (1, 4)
+        explain_shards(cut_shards(world.corpus.counts, unknown, n_shards=n), reader_of(PARAMS, TEMPER), Settings())
+        for n in (1, 4)
     ]
     np.testing.assert_array_equal(parts[0].evidence, parts[1].evidence)
     np.testing.assert_array_equal(parts[0].beliefs, parts[1].beliefs)

@@ -12,7 +12,7 @@ from palda import kernels
 from palda.kernels import Bags, Explained, Speech, Stopping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Temper", "choose_temper", "explained", "for_prediction", "speech", "word_weights"]
+__all__ = ["Reader", "Temper", "choose_temper", "explained", "for_prediction", "speech", "word_weights"]
 
 _STOPPING = Stopping(max_passes=50, tolerance=1e-4)
 _EXPONENTS = (0.0, 0.5, 1.0)
@@ -46,6 +46,23 @@ class Temper(NamedTuple):
         return weights
 
 
+class Reader(NamedTuple):
+    """All that it takes to read new documents: what classes say, how much it is believed, and prior log-odds."""
+
+    said: Speech
+    temper: Temper
+    log_odds: Array  # (classes,)
+
+    @classmethod
+    def mean(cls, readers: Sequence[Reader]) -> Reader:
+        """Reader with the mean of what several say; their temper is the same."""
+        present, absent, log_odds = (
+            np.mean(parts, axis=0)
+            for parts in zip(*((one.said.present, one.said.absent, one.log_odds) for one in readers), strict=True)
+        )
+        return cls(Speech(present, absent), readers[0].temper, log_odds)
+
+
 def for_prediction(params: Params) -> Params:
     """Parameters that new documents are judged by: χ / Σχ in place of q(β) (maths, eq. 25), and nobody's votes."""
     return replace(params, word_counts=None, word_prior=None, annotators=None)
@@ -58,20 +75,22 @@ def speech(params: Params) -> Speech:
     return Speech(np.ascontiguousarray(topics @ means[:, 1].T), np.ascontiguousarray(topics @ means[:, 0].T))
 
 
-def explained(bags: Bags, log_odds: Array, temper: Temper, said: Speech) -> Explained:
-    """What the words of each document say for each class, given prior log-odds (classes,)."""
+def explained(bags: Bags, reader: Reader) -> Explained:
+    """What the words of each document say for each class."""
     starts = bags.starts
     doc = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     lengths = np.bincount(doc, bags.counts, minlength=len(starts) - 1).astype(np.float64)
-    odds = np.tile(log_odds, (len(lengths), 1))
-    result: Explained = kernels.active().explain_away(bags, odds, temper.weights(lengths), said, _STOPPING)
+    odds = np.tile(reader.log_odds, (len(lengths), 1))
+    weights = reader.temper.weights(lengths)
+    result: Explained = kernels.active().explain_away(bags, odds, weights, reader.said, _STOPPING)
     return result
 
 
-def word_weights(bags: Bags, beliefs: Array, temper: Temper, said: Speech, label: int) -> Array:
+def word_weights(bags: Bags, beliefs: Array, reader: Reader, label: int) -> Array:
     """Nats that each entry adds to the evidence for a class; a document's sum to its evidence (maths, eq. 35)."""
     doc = np.repeat(np.arange(len(bags.starts) - 1), np.diff(bags.starts))
-    tempers = temper.weights(np.bincount(doc, bags.counts, minlength=len(beliefs)).astype(np.float64))
+    said = reader.said
+    tempers = reader.temper.weights(np.bincount(doc, bags.counts, minlength=len(beliefs)).astype(np.float64))
     mixed = np.einsum("ni,ni->n", beliefs[doc], said.present[bags.words] - said.absent[bags.words])
     mixed += said.absent[bags.words].sum(axis=1)
     present, absent = said.present[bags.words, label], said.absent[bags.words, label]

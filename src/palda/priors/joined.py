@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CANDIDATES",
+    "CAUTION",
     "KAPPAS",
     "Evidence",
     "Joined",
+    "Trial",
     "choose_joined",
     "choose_share",
     "likeliest_joined",
@@ -47,11 +49,13 @@ CANDIDATES = (4, 10, 25)
 KAPPAS = (1.0, 0.8, 0.6, 0.4, 0.0)
 """Weights of the head's evidence that are tried."""
 
+CAUTION = 2.0
+"""Standard errors by which anything but the head alone must predict better."""
+
 _SURER_KAPPAS = (1.0, 0.8, 0.6)  # where recalibration follows, there is less to make up for
 _TYPICAL = 0.6  # κ under which numbers of profiles are compared first
 _ROUNDS, _FEW_ROUNDS, _TOL = 50, 10, 1e-5  # of EM over profiles
 _SHARES = (0.25, 0.5, 0.75, 1.0)  # of the profiles, besides none
-_CLEAR = 2.0  # standard errors by which anything but the head alone must predict better
 _LEAST_GAIN = 1.0  # and by how many nats at least, so that rounding never decides
 
 
@@ -109,36 +113,49 @@ class Evidence(NamedTuple):
     head: Array
 
 
-def choose_joined(
-    given: Evidence, base: Array, score: Callable[[Array], Array], *, n_profiles: int | None = None, seed: int = 0
-) -> tuple[Joined, float]:
-    """Profiles and κ under which what was held back is predicted best, and its log-likelihood.
+class Trial(NamedTuple):
+    """What is known of some documents, and what was held back from it as a judge.
 
-    ``score`` judges probabilities (documents, classes): it gives the log-likelihood of what was held back, an entry a
-    document. The head alone is kept unless something else is better by two standard errors and a nat; of more profiles
-    the same is asked again. With ``n_profiles`` only κ is chosen.
+    ``score`` gives the log-likelihood of what was held back, an entry a document, from probabilities (documents,
+    classes).
     """
-    best = _best_kappa_alone(given, base, score)
-    found = score(_probs(given, best))
+
+    given: Evidence
+    score: Callable[[Array], Array]
+
+
+def choose_joined(
+    trials: Sequence[Trial],
+    base: Array,
+    *,
+    n_profiles: int | None = None,
+    caution: float = CAUTION,
+    seed: int = 0,
+) -> tuple[Joined, float]:
+    """Profiles and κ under which what was held back is predicted best, and its log-likelihood over all trials.
+
+    The trials are of the same documents. The head alone is kept unless something else is better by ``caution`` standard
+    errors and a nat; of more profiles the same is asked again. With ``n_profiles`` only κ is chosen.
+    """
+    best = _best_kappa_alone(trials, base, caution)
+    found = _scores(trials, [best] * len(trials))
     if n_profiles == 1 or len(base) == 1:
         return best, float(found.sum())
     for size in CANDIDATES if n_profiles is None else (n_profiles,):
-        challenger = _with_profiles(given, base, score, size, KAPPAS, seed)
-        reached = score(_probs(given, challenger))
-        if n_profiles is not None or _clearly_better(reached - found):
-            best, found = challenger, reached
+        challengers = _with_profiles(trials, base, size, KAPPAS, seed)
+        reached = _scores(trials, challengers)
+        if n_profiles is not None or _clearly_better(reached - found, caution):
+            best, found = challengers[0], reached
     return best, float(found.sum())
 
 
-def likeliest_joined(
-    given: Evidence, base: Array, score: Callable[[Array], Array], *, n_profiles: int | None = None, seed: int = 0
-) -> Joined:
+def likeliest_joined(trial: Trial, base: Array, *, n_profiles: int | None = None, seed: int = 0) -> Joined:
     """Profiles and κ under which what was held back is likeliest; ``choose_share`` then weighs the head alone."""
     if n_profiles == 1 or len(base) == 1:
         return Joined.head_alone(base)
     sizes = CANDIDATES if n_profiles is None else (n_profiles,)
-    candidates = [_with_profiles(given, base, score, size, _SURER_KAPPAS, seed) for size in sizes]
-    return max(candidates, key=lambda joined: float(score(_probs(given, joined)).sum()))
+    candidates = [_with_profiles([trial], base, size, _SURER_KAPPAS, seed) for size in sizes]
+    return max(candidates, key=lambda found: float(_scores([trial], found).sum()))[0]
 
 
 def choose_share(joined: Joined, head: Array, targets: Array, weights: Array) -> float:
@@ -177,33 +194,46 @@ def _log_likelihoods(log_odds: Array, targets: Array, weights: Array) -> Array:
     return likelihoods
 
 
-def _best_kappa_alone(given: Evidence, base: Array, score: Callable[[Array], Array]) -> Joined:
+def _best_kappa_alone(trials: Sequence[Trial], base: Array, caution: float) -> Joined:
     best = Joined.head_alone(base)
-    found = score(_probs(given, best))
+    found = _scores(trials, [best] * len(trials))
     others = [Joined.head_alone(base, kappa) for kappa in KAPPAS if kappa != 1.0]
-    scores = [score(_probs(given, other)) for other in others]
+    scores = [_scores(trials, [other] * len(trials)) for other in others]
     likeliest = int(np.argmax([reached.sum() for reached in scores]))
-    return others[likeliest] if _clearly_better(scores[likeliest] - found) else best
+    return others[likeliest] if _clearly_better(scores[likeliest] - found, caution) else best
 
 
-def _with_profiles(
-    given: Evidence, base: Array, score: Callable[[Array], Array], size: int, kappas: Sequence[float], seed: int
-) -> Joined:
-    """Best κ for so many profiles, which are fitted once for a typical κ and a little more for each of the others."""
+def _with_profiles(trials: Sequence[Trial], base: Array, size: int, kappas: Sequence[float], seed: int) -> list[Joined]:
+    """Best κ for so many profiles, which each trial fits once for a typical κ and a little more for each other κ."""
     prior = ProfilePrior(expit(base))
     typical = min(kappas, key=lambda kappa: abs(kappa - _TYPICAL))
-    alone = _probs(given, Joined.head_alone(base))
-    seeds = label_sets.seeded(alone, size, prior, np.random.default_rng(seed))
-    start = _fitted(given, Joined(seeds, typical, base), prior, _ROUNDS)
-    best, found = start, float(score(_probs(given, start)).sum())
+
+    def first(given: Evidence) -> Joined:
+        alone = _probs(given, Joined.head_alone(base))
+        seeds = label_sets.seeded(alone, size, prior, np.random.default_rng(seed))
+        return _fitted(given, Joined(seeds, typical, base), prior, _ROUNDS)
+
+    starts = [first(trial.given) for trial in trials]
+    best, found = starts, float(_scores(trials, starts).sum())
     for kappa in kappas:
         if kappa == typical:
             continue
-        tried = _fitted(given, Joined(start.profiles, kappa, base), prior, _FEW_ROUNDS)
-        reached = float(score(_probs(given, tried)).sum())
+        tried = [
+            _fitted(trial.given, replace(start, kappa=kappa), prior, _FEW_ROUNDS)
+            for trial, start in zip(trials, starts, strict=True)
+        ]
+        reached = float(_scores(trials, tried).sum())
         if reached > found:
             best, found = tried, reached
     return best
+
+
+def _scores(trials: Sequence[Trial], found: Sequence[Joined]) -> Array:
+    """(documents,): log-likelihood of what was held back, summed over the trials, each with its own."""
+    total: Array = np.sum(
+        [trial.score(_probs(trial.given, joined)) for trial, joined in zip(trials, found, strict=True)], axis=0
+    )
+    return total
 
 
 def _fitted(given: Evidence, start: Joined, prior: ProfilePrior, rounds: int) -> Joined:
@@ -224,6 +254,6 @@ def _probs(given: Evidence, joined: Joined) -> Array:
     return label_sets.e_step(log_odds, given.known, joined.profiles).label_probs
 
 
-def _clearly_better(gains: Array) -> bool:
+def _clearly_better(gains: Array, caution: float) -> bool:
     standard_error = float(np.std(gains) * np.sqrt(len(gains)))
-    return float(gains.sum()) > max(_CLEAR * standard_error, _LEAST_GAIN)
+    return float(gains.sum()) > max(caution * standard_error, _LEAST_GAIN)

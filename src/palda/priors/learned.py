@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from palda.model.predict import Reader
     from palda.priors.wrapped import WrappedHead
 
     Array = NDArray[np.float64]
@@ -31,11 +32,7 @@ class LearnedPrior:
     head: Head | WrappedHead
     for_votes: Joined  # how the head's opinion joins votes
     for_words: Joined  # how it is turned into a prediction where nobody voted
-
-    @property
-    def reads_topics(self) -> bool:
-        """Whether the head reads what topics say about each class."""
-        return isinstance(self.head, Head) and self.head.dense_mean is not None
+    reader: Reader | None = None  # of what topics say about each class, if the head wants to know
 
     def head_log_odds(self, counts: Any, topic_evidence: Array | None) -> Array:
         """What the head says about new documents."""

@@ -1,0 +1,1 @@
+"""Rivals and experiments: how good palda is, measured beside what people would use instead."""
