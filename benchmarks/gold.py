@@ -3,9 +3,9 @@
 ``python -m benchmarks gold`` prints every table; names of parts print those alone, names of data sets narrow them:
 ``python -m benchmarks gold table reuters scene``. Parts: ``table`` (test micro-F1 from votes and from the truth),
 ``adversaries``, ``tenth`` (10% of Reuters), ``parts`` (which part earns what), ``votes`` (fewer votes a document),
-``priors`` (label priors on clean labels), ``cost`` (against one logistic regression a class). Means over seeds of the
-simulated annotators; nothing is chosen on test documents. Needs the public data sets in $PALDA_DATA, and an hour or two
-for everything.
+``sets`` (with and without label-set profiles), ``priors`` (label priors on clean labels), ``cost`` (against one
+logistic regression a class). Means over seeds of the simulated annotators; nothing is chosen on test documents. Needs
+the public data sets in $PALDA_DATA, the rivals of palda[baselines], and two or three hours for everything.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from palda import PALDA, CrowdPALDA, ValueWords, metrics
 from palda.data import catalog, simulate
 from palda.data.types import Values
 from palda.errors import PaldaError
+from palda.evaluate.baselines.on_labels import OnLabels
+from palda.evaluate.baselines.one_vs_rest import OneVsRest
+from palda.evaluate.baselines.raykar import Raykar
 from palda.metrics.thresholds import choose_thresholds
 from palda.priors.features import inverse_document_frequencies, tf_idf
 from palda.priors.folds import assign_folds
@@ -42,6 +45,9 @@ TARGETS = {  # micro-F1 at ½, with chosen thresholds, and how much better the t
     "enron": (0.55, 0.59, 0.01),
     "bibtex": (0.46, 0.485, 0.01),
 }
+HEADING = """\
+| data | from votes, at ½ / chosen | from the truth | Jaccard | ECE | log-likelihood / base rates | consensus | RMSE |
+|---|---|---|---|---|---|---|---|"""
 JACCARD_TARGETS = {"reuters": 0.881, "bibtex": 0.309, "enron": 0.430, "scene": 0.594, "yeast": 0.462}
 
 
@@ -62,6 +68,8 @@ class Scores(NamedTuple):
     chosen: float
     jaccard: float
     calibration_error: float
+    log_likelihood: float  # a label
+    base_log_likelihood: float  # the same, if base rates were predicted
     consensus: float
     seconds: float
 
@@ -102,9 +110,16 @@ def scores_of(case: Case, model: Any, targets: Any, seconds: float) -> Scores:
         metrics.micro_f1(truth, model.predict(case.test_words)),
         metrics.jaccard_accuracy(truth, probs >= for_jaccard),
         metrics.expected_calibration_error(truth, probs),
+        log_likelihood(truth, probs),
+        log_likelihood(truth, np.tile(case.labels.mean(axis=0), (len(truth), 1))),
         metrics.micro_f1(case.labels, np.asarray(targets) >= 0.5),
         seconds,
     )
+
+
+def log_likelihood(truth: Any, probs: Any) -> float:
+    probs = np.clip(probs, 1e-9, 1.0 - 1e-9)
+    return float(np.mean(np.where(truth == 1, np.log(probs), np.log1p(-probs))))
 
 
 def mean(rows: Any) -> Scores:
@@ -124,12 +139,14 @@ def verdict(reached: bool) -> str:
 
 def table(names: list[str]) -> None:
     """Test micro-F1 from votes, and from the truth with the same settings."""
+    rows = []
     for name in names or SETS:
         case = case_of(name)
-        votes = mean(from_votes(case, seed)[0] for seed in SEEDS)
+        runs = [from_votes(case, seed) for seed in SEEDS]
+        votes, ratio = mean(run[0] for run in runs), float(np.mean([run[1] for run in runs]))
         truth = mean(from_truth(case, seed) for seed in SEEDS[:2])
         half, chosen, gap = TARGETS[name]
-        print(f"{name}, from votes: {shown(votes)}")
+        print(f"{name}, from votes: {shown(votes)}; annotator RMSE {ratio:.2f} times the oracle's")
         print(f"{name}, from the truth: {shown(truth)}")
         print(
             f"  at 1/2 {verdict(votes.at_half >= half)} ({half}), chosen {verdict(votes.chosen >= chosen)} ({chosen}); "
@@ -138,6 +155,12 @@ def table(names: list[str]) -> None:
             f"{verdict(votes.jaccard > JACCARD_TARGETS[name])} ({JACCARD_TARGETS[name]})",
             flush=True,
         )
+        rows.append(
+            f"| {name} | {votes.at_half:.3f} / {votes.chosen:.3f} | {truth.at_half:.3f} / {truth.chosen:.3f} | "
+            f"{votes.jaccard:.3f} | {votes.calibration_error:.3f} | {votes.log_likelihood:.3f} / "
+            f"{votes.base_log_likelihood:.3f} | {votes.consensus:.3f} | {ratio:.2f} |"
+        )
+    print("\n".join([HEADING, *rows]), flush=True)
 
 
 def adversaries(names: list[str]) -> None:
@@ -163,38 +186,63 @@ def tenth(names: list[str]) -> None:
 
 
 def parts(names: list[str]) -> None:
-    """Which part earns what: label priors, profiles and annotator models, one seed."""
-    for name in names or SETS[:4]:
+    """Which part earns what: label priors with and without profiles, and annotator models, one seed."""
+    for name in names or SETS:
         case = case_of(name)
         for settings in (
-            {"label_prior": "words", "n_profiles": 1},
-            {"label_prior": "words"},
-            {"label_prior": "topics"},
-            {"n_profiles": 1},
+            *({"label_prior": prior, "n_profiles": n} for prior in ("topics", "words", "stacked") for n in (1, "auto")),
             {"annotators": "one_coin"},
             {"annotators": "per_class"},
-            {},
         ):
-            print(f"{name}, {settings or 'default'}: {shown(from_votes(case, 0, **settings)[0])}", flush=True)
+            print(f"{name}, {settings}: {shown(from_votes(case, 0, **settings)[0])}", flush=True)
+        given, _ = simulate.crowd(case.labels, "paper", votes_per_doc=VOTES_PER_DOC, seed=0)
+        model = Raykar(random_state=0).fit(case.words, given)
+        probs = model.predict_proba(case.test_words)
+        consensus = metrics.micro_f1(case.labels, model.consensus_ >= 0.5)
+        at_half = metrics.micro_f1(case.test_labels, probs >= 0.5)
+        print(f"{name}, plain Raykar: micro-F1 {at_half:.4f} at 1/2; consensus {consensus:.4f}", flush=True)
 
 
 def votes(names: list[str]) -> None:
-    """Fewer votes a document, against a logistic regression on the majority's labels."""
-    for name in names or ("reuters",):
+    """Fewer votes a document, against logistic regressions on the labels of the majority and of Dawid and Skene."""
+    for name in names or ("reuters", "enron"):
         case = case_of(name)
-        for votes_per_doc in (1, 2, 3, 5):
-            print(f"{name}, {votes_per_doc} votes: {shown(from_votes(case, 0, votes_per_doc)[0])}", flush=True)
-        for votes_per_doc in (3, 10):
-            print(f"{name}, majority of {votes_per_doc}: micro-F1 {majority(case, votes_per_doc):.4f}", flush=True)
+        for votes_per_doc in (1, 2, 3, 5, 10):
+            ours = from_votes(case, 0, votes_per_doc)[0]
+            given, _ = simulate.crowd(case.labels, "paper", votes_per_doc=votes_per_doc, seed=0)
+            rivals = []
+            for aggregation in ("majority", "dawid_skene"):
+                model = OnLabels(OneVsRest(random_state=0), aggregation).fit(case.words, given)
+                rivals.append(metrics.micro_f1(case.test_labels, model.predict_proba(case.test_words) >= 0.5))
+            print(
+                f"{name}, {votes_per_doc} votes: palda {shown(ours)}; majority {rivals[0]:.4f}, Dawid-Skene "
+                f"{rivals[1]:.4f}",
+                flush=True,
+            )
 
 
-def majority(case: Case, votes_per_doc: int) -> float:
-    given, _ = simulate.crowd(case.labels, "paper", votes_per_doc=votes_per_doc, seed=0)
-    labels = 2 * given.yes_per_pair() > given.per_pair()
-    idf = inverse_document_frequencies(case.words)
-    words, test_words = (sparse.csr_matrix(tf_idf(counts, idf)) for counts in (case.words, case.test_words))
-    columns = [LogisticRegression(C=10.0, max_iter=500).fit(words, column).predict(test_words) for column in labels.T]
-    return metrics.micro_f1(case.test_labels, np.column_stack(columns))
+def sets(names: list[str]) -> None:
+    """Classes that come in sets: profiles against none, with words, few votes and more."""
+    for name in names or SETS:
+        case = case_of(name)
+        for votes_per_doc in (1, 2, 5):
+            together, alone = (
+                mean(
+                    from_votes(case, seed, votes_per_doc, n_profiles=n)[0]
+                    for seed in SEEDS[: 1 if is_slow(case) else 3]
+                )
+                for n in ("auto", 1)
+            )
+            print(
+                f"{name}, {votes_per_doc} votes: consensus {alone.consensus:.4f} -> {together.consensus:.4f}; test at "
+                f"1/2 {alone.at_half:.4f} -> {together.at_half:.4f}, chosen {alone.chosen:.4f} -> "
+                f"{together.chosen:.4f}",
+                flush=True,
+            )
+
+
+def is_slow(case: Case) -> bool:
+    return case.labels.shape[1] > 100
 
 
 def priors(names: list[str]) -> None:
@@ -206,24 +254,40 @@ def priors(names: list[str]) -> None:
 
 
 def cost(names: list[str]) -> None:
-    """A whole crowd fit against one logistic regression a class, fold and penalty, one thread each."""
+    """A whole crowd fit against scikit-learn's logistic regressions, one a class, penalty and fold, one thread each.
+
+    With the same folds and penalties, once: what choosing a penalty takes. And nested: what out-of-fold scores with a
+    chosen penalty take, which a crowd fit has several times over.
+    """
     for name in names or ("bibtex",):
         case = case_of(name)
         ours = from_votes(case, 0, n_jobs=1)[0].seconds
         words = sparse.csr_matrix(tf_idf(case.words, inverse_document_frequencies(case.words)))
-        settings = HeadSettings()
         folds = assign_folds(case.labels.astype(np.float64), 3, seed=0)
-        start = time.perf_counter()
-        for penalty in settings.word_penalties:
-            for fold in range(3):
-                for column in case.labels[folds != fold].T:
-                    if 0 < column.sum() < len(column):
-                        LogisticRegression(C=1.0 / penalty, max_iter=500).fit(words[folds != fold], column)
-        theirs = time.perf_counter() - start
-        print(f"{name}: palda {ours:.0f} s, scikit-learn {theirs:.0f} s: {verdict(ours < theirs)}", flush=True)
+        once = sum(regressions(words[folds != fold], case.labels[folds != fold]) for fold in range(3))
+        nested = once  # then three folds inside each fold, two thirds of its documents each
+        for fold in range(3):
+            inside = np.flatnonzero(folds != fold)
+            inner = assign_folds(case.labels[inside].astype(np.float64), 3, seed=0)
+            nested += sum(regressions(words[inside[inner != k]], case.labels[inside[inner != k]]) for k in range(3))
+        print(
+            f"{name}: palda {ours:.0f} s; scikit-learn {once:.0f} s: {verdict(ours < once)}; nested {nested:.0f} s: "
+            f"{verdict(ours < nested)}",
+            flush=True,
+        )
 
 
-PARTS = (table, adversaries, tenth, parts, votes, priors, cost)
+def regressions(words: Any, labels: Any) -> float:
+    """Seconds for a logistic regression of every class under every penalty."""
+    start = time.perf_counter()
+    for penalty in HeadSettings().word_penalties:
+        for column in labels.T:
+            if 0 < column.sum() < len(column):
+                LogisticRegression(C=1.0 / penalty, max_iter=500).fit(words, column)
+    return time.perf_counter() - start
+
+
+PARTS = (table, adversaries, tenth, parts, votes, sets, priors, cost)
 
 
 def main(arguments: list[str] | None = None) -> None:

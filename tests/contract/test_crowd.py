@@ -115,15 +115,15 @@ def test_what_one_fit_learned_of_annotators_helps_the_next() -> None:
     few = VOTES.take(slice(0, 60))
     by_name = dict(zip(VOTES.annotators, QUALITY, strict=True))
     scores, errors = [], []
-    for seed in range(4):
+    for seed in range(10):
         model = CrowdPALDA(**(SETTINGS | {"random_state": seed}))
         for prior in (None, fitted().annotator_quality_, by_name):
             model.fit(X[:60], few, annotator_prior=prior)
             scores.append(f1(model.consensus_, LABELS[:60]))
             errors.append(metrics.annotator_rmse(model.annotator_quality_["quality"], QUALITY))
-    alone, table, mapping = np.reshape(scores, (4, 3)).mean(axis=0)
+    alone, table, mapping = np.reshape(scores, (10, 3)).mean(axis=0)
     assert min(table, mapping) > alone
-    alone, table, mapping = np.reshape(errors, (4, 3)).mean(axis=0)
+    alone, table, mapping = np.reshape(errors, (10, 3)).mean(axis=0)
     assert max(table, mapping) < alone
 
 
