@@ -69,10 +69,6 @@ _MOST_TURNS = 12
 _WORTH_A_TURN = 1e-4  # relative growth of the likelihood of hidden votes
 _STEADY = 1e-3  # with less growth than that, labels are worth choices that will be kept
 _FIRST_ROUNDS = 500  # of EM on the votes alone
-_ROUNDS_IF_FEW = (
-    10  # where most labels have one vote, annotators are hardly ever compared, and more rounds may collapse
-)
-_FEW = 2.0  # votes a label
 _ENOUGH = 3.0  # votes a label, for hidden ones to tell small differences between numbers of profiles
 _LITTLE_CAUTION = 0.5
 _MOST_PAIRS = 500_000  # (document, class) pairs looked at when profiles and κ are chosen
@@ -169,8 +165,7 @@ class _Learner:
         belief = data.belief
         if not belief.has_history.any():
             belief = model.update(model.count(data.votes, data.guess), belief)
-        rounds = _ROUNDS_IF_FEW if self.votes_per_label < _FEW else _FIRST_ROUNDS
-        settings = replace(self.plan.crowd, max_iter=rounds)
+        settings = replace(self.plan.crowd, max_iter=_FIRST_ROUNDS)
         found = fit_crowd(cut_votes(data.votes, data.known), start_state(belief, data.guess), settings)
         return _Turn(found.label_probs, found.state.belief)
 
