@@ -95,7 +95,7 @@ def page(watched: Watched) -> Any:
 
 def column(page: Any, table: str, key: str) -> list[str]:
     cells = page.locator(f"#{table} tbody tr:visible [data-key={key}]")
-    return cells.evaluate_all("cells => cells.map(cell => cell.dataset.value)")  # type: ignore[no-any-return]
+    return cells.evaluate_all("cells => cells.map(cell => cell.dataset.value ?? cell.textContent)")  # type: ignore[no-any-return]
 
 
 def sort_by(page: Any, table: str, key: str) -> list[str]:

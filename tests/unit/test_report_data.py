@@ -9,6 +9,7 @@ import pytest
 
 from palda import CrowdPALDA, metrics
 from palda.data import simulate
+from palda.present import report_annotators as people
 from palda.present import report_data as records
 from palda.present.report import _material
 from palda.present.report_documents import documents
@@ -25,11 +26,11 @@ def material() -> records.Material:
 
 
 def test_annotators_stand_from_best_to_worst_and_verdicts_count_every_vote(material: records.Material) -> None:
-    rows = records.annotator_rows(material)
+    rows = people.annotator_rows(material)
     qualities = [row.quality for row in rows]
     assert qualities == sorted(qualities, reverse=True)
     assert {row.name for row in rows} == set(material.model.annotators_)
-    verdicts = records.verdict_rows(material)
+    verdicts = people.verdict_rows(material)
     assert sum(row.n_annotators for row in verdicts) == len(rows)
     assert sum(row.n_votes for row in verdicts) == len(material.votes)  # type: ignore[arg-type]
     assert sum(row.vote_share for row in verdicts) == pytest.approx(1, abs=1e-3)
@@ -38,18 +39,18 @@ def test_annotators_stand_from_best_to_worst_and_verdicts_count_every_vote(mater
 def test_of_many_annotators_those_with_the_most_votes_are_shown(
     material: records.Material, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "MOST_ANNOTATORS", 7)
-    monkeypatch.setattr(records, "LARGEST_HEAT", 7)
+    monkeypatch.setattr(people, "MOST_ANNOTATORS", 7)
+    monkeypatch.setattr(people, "LARGEST_HEAT", 7)
     most = np.sort(material.model.annotator_quality_["n_votes"])[-7:]
-    rows = records.annotator_rows(material)
-    heat: Any = records.annotator_heat(material)
+    rows = people.annotator_rows(material)
+    heat: Any = people.annotator_heat(material)
     assert sorted(row.n_votes for row in rows) == most.tolist()
     assert heat.names == [row.name for row in rows]
     assert heat.n_all == 50
 
 
 def test_agreement_is_symmetric_and_says_how_many_votes_are_equal(material: records.Material) -> None:
-    heat: Any = records.annotator_heat(material)
+    heat: Any = people.annotator_heat(material)
     values = np.array(heat.values, dtype=float)
     np.testing.assert_array_equal(values, values.T)
     first, second = map(material.votes.annotators.tolist().index, heat.names[:2])  # type: ignore[union-attr]
@@ -58,7 +59,7 @@ def test_agreement_is_symmetric_and_says_how_many_votes_are_equal(material: reco
 
 
 def test_adversaries_agree_with_each_other_and_contradict_the_others(material: records.Material) -> None:
-    alike, opposed = records.opposite_pairs(material)
+    alike, opposed = people.opposite_pairs(material)
     assert min(pair["kappa"] for pair in alike) > max(pair["kappa"] for pair in opposed)
     assert opposed[0]["kappa"] < 0
 
@@ -84,13 +85,15 @@ def test_correlations_are_those_of_the_consensus(material: records.Material) -> 
 
 def test_a_word_is_as_strong_as_one_state_writes_it_more_often_than_the_other(material: records.Material) -> None:
     rows = records.class_rows(material)
-    found = records.topics_by_class(material, rows)[0]
+    vocabulary = records.Vocabulary(material.words)
+    found = records.topics_by_class(material, rows, vocabulary)[0]
     prior, beta = material.model.topic_prior_[rows[0].number], material.model.topic_words_
     absent, present = (prior[state] / prior[state].sum() @ beta for state in (0, 1))
-    for word in found.present:
-        column = material.words.tolist().index(word.word)
-        assert word.strength == pytest.approx(np.log(present[column] / absent[column]), abs=1e-3)
-    assert all(word.strength > 0 for word in (*found.present, *found.absent))
+    for word, strength, rate in found.present:
+        column = material.words.tolist().index(vocabulary.names()[word])
+        assert strength == pytest.approx(np.log(present[column] / absent[column]), abs=1e-3)
+        assert rate == pytest.approx(present[column], rel=0.01)
+    assert all(strength > 0 for _, strength, _ in (*found.present, *found.absent))
     assert found.present_topics[0][1] >= found.present_topics[1][1]
 
 
@@ -134,4 +137,4 @@ def test_numbers_that_do_not_exist_are_none() -> None:
     assert records.number(float("nan")) is None
     assert records.number(np.inf) is None
     assert records.number(1 / 3) == 0.3333
-    assert records.shortened("x" * 500) == "x" * 89 + "…"
+    assert records.shortened("x" * 500) == "x" * 79 + "…"

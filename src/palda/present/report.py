@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import os
 import secrets
 import warnings
@@ -25,6 +24,7 @@ from palda.data.types import Corpus, Documents, names_array
 from palda.errors import DataError, PaldaError
 from palda.estimators import PALDA, CrowdPALDA
 from palda.inputs import known_votes
+from palda.present import report_annotators as people
 from palda.present import report_data as records
 from palda.present.report_documents import documents
 
@@ -38,11 +38,9 @@ __all__ = ["render_report", "write_report"]
 _TEMPLATES = Path(__file__).parent / "templates"
 _DRAWN = (
     "summary", "agreement", "classes", "correlation", "topics", "class_topics", "documents", "fit", "class_names",
-    "has_crowd",
+    "vocabulary", "has_crowd",
 )  # fmt: skip
 """What the page's script works with; the template writes the rest."""
-
-_IN_SCRIPTS = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
 
 
 def write_report(
@@ -112,7 +110,7 @@ def render_report(
         script=Markup(script),  # noqa: S704 - our own file
         style=Markup(style),  # noqa: S704 - our own file
         script_hash=digest,
-        data=Markup(_json_in_script({name: parts[name] for name in _DRAWN})),  # noqa: S704 - escaped for a script
+        data=Markup(records.script_json({name: parts[name] for name in _DRAWN})),  # noqa: S704 - escaped for a script
         **parts,
     )
 
@@ -121,22 +119,24 @@ def _parts(material: records.Material) -> dict[str, Any]:
     """Everything that the page shows, as lists, mappings, texts and numbers."""
     classes = records.class_rows(material)
     shown = documents(material)
-    alike, opposed = records.opposite_pairs(material)
+    vocabulary = records.Vocabulary(material.words)
+    alike, opposed = people.opposite_pairs(material)
     parts = {
         "summary": records.summary(material),
-        "annotators": records.annotator_rows(material) if material.has_crowd else [],
-        "verdicts": records.verdict_rows(material) if material.has_crowd else [],
-        "agreement": records.annotator_heat(material),
+        "annotators": people.annotator_rows(material) if material.has_crowd else [],
+        "verdicts": people.verdict_rows(material) if material.has_crowd else [],
+        "agreement": people.annotator_heat(material),
         "classes": classes,
         "correlation": records.class_heat(material, classes),
         "topics": records.topics(material),
-        "class_topics": records.topics_by_class(material, classes),
+        "class_topics": records.topics_by_class(material, classes, vocabulary),
         "documents": shown,
         "fit": records.fit_record(material),
     }
     names = [records.shortened(name) for name in material.classes]
     return {name: _plain(part) for name, part in parts.items()} | {
         "class_names": names,
+        "vocabulary": vocabulary.names(),
         "alike": alike,
         "opposed": opposed,
         "has_crowd": material.has_crowd,
@@ -154,12 +154,6 @@ def _plain(part: Any) -> Any:
     if isinstance(part, list):
         return [asdict(record) for record in part]
     return None if part is None else asdict(part)
-
-
-def _json_in_script(parts: dict[str, Any]) -> str:
-    """JSON that cannot end the element it stands in, nor open a comment there."""
-    text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.translate(_IN_SCRIPTS)
 
 
 def _material(model: Any, texts: Any, votes: Any, X: Any, words: Iterable[object] | None) -> records.Material:

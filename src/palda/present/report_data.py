@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import platform
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from palda import metrics
-from palda.annotators.verdicts import VERDICTS
 from palda.evaluate.cells import version_of
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 __all__ = [
-    "AnnotatorRow",
     "ClassRow",
     "ClassTopics",
     "Curve",
@@ -34,26 +32,20 @@ __all__ = [
     "Material",
     "Summary",
     "Topic",
-    "VerdictRow",
-    "Word",
-    "annotator_heat",
-    "annotator_rows",
+    "Vocabulary",
     "class_heat",
     "class_rows",
     "fit_record",
     "number",
-    "opposite_pairs",
+    "rounded",
+    "script_json",
     "shortened",
     "summary",
     "topics",
     "topics_by_class",
-    "verdict_rows",
 ]
 
-MOST_ANNOTATORS = 1000
-"""Rows of the table of annotators; those with the most votes are shown."""
-
-MOST_CLASSES = 400
+MOST_CLASSES = 300
 """Rows of the table of classes; the most frequent ones are shown."""
 
 LARGEST_HEAT = 60
@@ -62,14 +54,14 @@ LARGEST_HEAT = 60
 N_WORDS = 14
 N_TOPICS = 6
 _N_BINS = 10
-_LONGEST_NAME = 90
+_LONGEST_NAME = 80
+_LONGEST_WORD = 30
 _SURE = 0.05
 """A label is certain when its probability lies this close to 0 or 1."""
 
-_LEAST_SHARED = 20
-"""Two annotators with fewer labels in common are not compared by name."""
-
 _LEAST = 1e-12
+_MOST_PAIRS = 20_000_000  # of label sets that alpha compares
+_IN_SCRIPTS = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
 _PACKAGES = ("palda", "numpy", "scipy", "scikit-learn", "numba")
 
 
@@ -111,30 +103,6 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class AnnotatorRow:
-    """An annotator, as the table shows it."""
-
-    name: str
-    quality: float
-    low: float
-    high: float
-    sensitivity: float
-    specificity: float
-    n_votes: int
-    verdict: str
-
-
-@dataclass(frozen=True)
-class VerdictRow:
-    """How many annotators have a verdict, and how many votes are theirs."""
-
-    verdict: str
-    n_annotators: int
-    n_votes: int
-    vote_share: float
-
-
-@dataclass(frozen=True)
 class Heat:
     """A square, symmetric table of numbers between -1 and 1, to be drawn in colours."""
 
@@ -170,22 +138,33 @@ class ClassRow:
 
 
 @dataclass(frozen=True)
-class Word:
-    """A word, how many nats of evidence it carries, and how often it is written."""
-
-    word: str
-    strength: float
-    rate: float
-
-
-@dataclass(frozen=True)
 class ClassTopics:
-    """What a class talks about when it is present and when it is absent; topics are (number, share)."""
+    """What a class talks about when it is present and when it is absent.
 
-    present: list[Word]
-    absent: list[Word]
+    Words are (number, nats of evidence, share of what is written), numbered as in ``Vocabulary``; topics are (number,
+    share).
+    """
+
+    present: list[tuple[int, float, float]]
+    absent: list[tuple[int, float, float]]
     present_topics: list[tuple[int, float]]
     absent_topics: list[tuple[int, float]]
+
+
+class Vocabulary:
+    """Words that a page needs, numbered as they come: each is written once, however many classes it speaks for."""
+
+    def __init__(self, words: Strings) -> None:
+        self._words = words
+        self._numbers: dict[int, int] = {}
+
+    def number(self, column: int) -> int:
+        """Number of a word, which is new if nobody has asked before."""
+        return self._numbers.setdefault(column, len(self._numbers))
+
+    def names(self) -> list[str]:
+        """The words in the order of their numbers."""
+        return [shortened(self._words[column], _LONGEST_WORD) for column in self._numbers]
 
 
 @dataclass(frozen=True)
@@ -214,6 +193,12 @@ def number(value: Any, digits: int = 4) -> float | None:
     return round(plain, digits) if np.isfinite(plain) else None
 
 
+def script_json(value: Any) -> str:
+    """JSON that cannot end the script element it stands in, nor open a comment there."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.translate(_IN_SCRIPTS)
+
+
 def shortened(name: object, longest: int = _LONGEST_NAME) -> str:
     """Text that does not break a page, whatever its length."""
     text = str(name)
@@ -231,85 +216,11 @@ def summary(material: Material) -> Summary:
         n_votes=n_votes if votes is None else len(votes),
         n_words=len(material.words),
         n_topics=int(model.n_topics_),
-        agreement=None if votes is None else number(metrics.label_set_alpha(votes).alpha),
+        agreement=None if votes is None else number(metrics.label_set_alpha(votes, max_pairs=_MOST_PAIRS).alpha),
         sure_share=None if probs is None else number(np.mean((probs < _SURE) | (probs > 1 - _SURE))),
         labels_per_doc=None if probs is None else number(probs.sum(axis=1).mean()),
         histogram=None if probs is None else np.histogram(probs, bins=20, range=(0.0, 1.0))[0].tolist(),
     )
-
-
-def annotator_rows(material: Material) -> list[AnnotatorRow]:
-    """Annotators from best to worst; of very many, those with the most votes."""
-    table = material.model.annotator_quality_.nlargest(MOST_ANNOTATORS, "n_votes", keep="first")
-    table = table.sort_values("quality", ascending=False, kind="stable")
-    return [
-        AnnotatorRow(
-            name=shortened(row["annotator"]),
-            quality=row["quality"],
-            low=row["low"],
-            high=row["high"],
-            sensitivity=row["sensitivity"],
-            specificity=row["specificity"],
-            n_votes=row["n_votes"],
-            verdict=row["verdict"],
-        )
-        for row in table.round(4).to_dict("records")
-    ]
-
-
-def verdict_rows(material: Material) -> list[VerdictRow]:
-    """Votes over verdicts: who has the say."""
-    table = material.model.annotator_quality_
-    people = Counter(table["verdict"])
-    votes = {verdict: int(table["n_votes"][table["verdict"] == verdict].sum()) for verdict in VERDICTS}
-    total = max(sum(votes.values()), 1)
-    return [
-        VerdictRow(name, people[name], votes[name], round(votes[name] / total, 4)) for name in VERDICTS if people[name]
-    ]
-
-
-def annotator_heat(material: Material) -> Heat | None:
-    """Who agrees with whom, beyond chance (Cohen's kappa), from the best annotator to the worst."""
-    if material.votes is None or not material.has_crowd:
-        return None
-    pairs = metrics.annotator_pairs(material.votes)
-    kappa, agreement, shared = (pairs.matrix(values) for values in (pairs.kappa, pairs.agreement, pairs.n_shared))
-    table = material.model.annotator_quality_.nlargest(LARGEST_HEAT, "n_votes", keep="first")
-    chosen = table.sort_values("quality", ascending=False, kind="stable").index.to_numpy()
-    details = [
-        [
-            "no label in common" if np.isnan(shared[i, j]) else _equal_votes(agreement[i, j], shared[i, j])
-            for j in chosen
-        ]
-        for i in chosen
-    ]
-    names = [shortened(material.model.annotators_[k]) for k in chosen]
-    return Heat(names, _table(kappa[np.ix_(chosen, chosen)]), details, len(material.model.annotators_))
-
-
-def _equal_votes(agreement: float, shared: float) -> str:
-    return f"{agreement:.0%} of {shared:.0f} votes equal"
-
-
-def opposite_pairs(material: Material, n_pairs: int = 5) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The pairs of annotators that agree most and least, among those with enough labels in common."""
-    if material.votes is None or not material.has_crowd:
-        return [], []
-    pairs = metrics.annotator_pairs(material.votes)
-    usable = np.flatnonzero((pairs.n_shared >= _LEAST_SHARED) & np.isfinite(pairs.kappa))
-    order = usable[np.argsort(-pairs.kappa[usable], kind="stable")]
-    names = material.votes.annotators
-
-    def record(pair: int) -> dict[str, Any]:
-        return {
-            "first": shortened(names[pairs.first[pair]]),
-            "second": shortened(names[pairs.second[pair]]),
-            "kappa": round(float(pairs.kappa[pair]), 3),
-            "equal": _equal_votes(float(pairs.agreement[pair]), float(pairs.n_shared[pair])),
-        }
-
-    n_shown = min(n_pairs, len(order) // 2)
-    return [record(pair) for pair in order[:n_shown]], [record(pair) for pair in order[::-1][:n_shown]]
 
 
 def class_rows(material: Material) -> list[ClassRow]:
@@ -317,9 +228,11 @@ def class_rows(material: Material) -> list[ClassRow]:
     model, votes = material.model, material.votes
     prevalence = model.class_prior_ if material.probs is None else material.probs.mean(axis=0)
     yes_share = agreement = np.full(len(prevalence), np.nan)
+    judged = None
     if votes is not None:
-        n_votes = np.maximum(votes.per_pair().sum(axis=0), 1)
-        yes_share, agreement = votes.yes_per_pair().sum(axis=0) / n_votes, metrics.krippendorff_alpha(votes)
+        judged = votes.per_pair()
+        yes_share = votes.yes_per_pair().sum(axis=0) / np.maximum(judged.sum(axis=0), 1)
+        agreement = metrics.krippendorff_alpha(votes)
     return [
         ClassRow(
             number=int(i),
@@ -328,18 +241,18 @@ def class_rows(material: Material) -> list[ClassRow]:
             yes_share=number(yes_share[i]),
             agreement=number(agreement[i]),
             threshold=round(float(model.thresholds_[i]), 4),
-            curve=_curve(material, int(i)),
+            curve=_curve(material, int(i), judged),
         )
         for i in np.argsort(-prevalence, kind="stable")[:MOST_CLASSES]
     ]
 
 
-def _curve(material: Material, label: int) -> Curve | None:
+def _curve(material: Material, label: int, judged: NDArray[np.int64] | None) -> Curve | None:
     """Only what was predicted for documents unseen can be held against their labels."""
     predicted = getattr(material.model, "out_of_fold_probs_", None)
     if predicted is None or not material.has_crowd or material.probs is None:
         return None
-    rows = slice(None) if material.votes is None else material.votes.per_pair()[:, label] > 0
+    rows = slice(None) if judged is None else judged[:, label] > 0
     given, found = predicted[rows, label], material.probs[rows, label]
     bins = np.minimum((given * _N_BINS).astype(np.int64), _N_BINS - 1)
     count = np.bincount(bins, minlength=_N_BINS)
@@ -364,10 +277,11 @@ def class_heat(material: Material, rows: list[ClassRow]) -> Heat | None:
     scale = np.outer(spread, spread)
     correlation = np.where(scale > _LEAST, centred.T @ centred / np.maximum(scale, _LEAST), np.nan)
     np.fill_diagonal(correlation, np.nan)
-    return Heat([row.name for row in rows[:LARGEST_HEAT]], _table(correlation), n_all=len(material.classes))
+    return Heat([row.name for row in rows[:LARGEST_HEAT]], rounded(correlation), n_all=len(material.classes))
 
 
-def _table(values: Array) -> list[list[float | None]]:
+def rounded(values: Array) -> list[list[float | None]]:
+    """A table of numbers that JSON knows."""
     return [[number(value, 3) for value in row] for row in values]
 
 
@@ -376,11 +290,19 @@ def topics(material: Material) -> list[Topic]:
     found = []
     for probs in material.model.topic_words_:
         order = np.argsort(-probs, kind="stable")[:N_WORDS]
-        found.append(Topic([(shortened(material.words[w]), round(float(probs[w]), 4)) for w in order if probs[w] > 0]))
+        found.append(
+            Topic(
+                [
+                    (shortened(material.words[w], _LONGEST_WORD), round(float(probs[w]), 4))
+                    for w in order
+                    if probs[w] > 0
+                ]
+            )
+        )
     return found
 
 
-def topics_by_class(material: Material, rows: Iterable[ClassRow]) -> list[ClassTopics]:
+def topics_by_class(material: Material, rows: Iterable[ClassRow], vocabulary: Vocabulary) -> list[ClassTopics]:
     """What the presence and the absence of each class bring: words, and the topics they come from.
 
     A word's strength is log P(word | one state) / P(word | the other), in nats. Words are ranked by strength times
@@ -395,8 +317,8 @@ def topics_by_class(material: Material, rows: Iterable[ClassRow]) -> list[ClassT
         strength = np.log(present / absent)
         found.append(
             ClassTopics(
-                present=_strongest(strength, present, material.words),
-                absent=_strongest(-strength, absent, material.words),
+                present=_strongest(strength, present, vocabulary),
+                absent=_strongest(-strength, absent, vocabulary),
                 present_topics=_largest(mixes[row.number, 1]),
                 absent_topics=_largest(mixes[row.number, 0]),
             )
@@ -404,10 +326,10 @@ def topics_by_class(material: Material, rows: Iterable[ClassRow]) -> list[ClassT
     return found
 
 
-def _strongest(strength: Array, rate: Array, words: Strings) -> list[Word]:
+def _strongest(strength: Array, rate: Array, vocabulary: Vocabulary) -> list[tuple[int, float, float]]:
     order = np.argsort(-strength * rate, kind="stable")[:N_WORDS]
-    chosen = sorted((int(w) for w in order if strength[w] > 0), key=lambda w: -strength[w])
-    return [Word(shortened(words[w]), round(float(strength[w]), 3), float(f"{rate[w]:.3g}")) for w in chosen]
+    chosen = sorted((int(word) for word in order if strength[word] > 0), key=lambda word: -strength[word])
+    return [(vocabulary.number(word), round(float(strength[word]), 3), float(f"{rate[word]:.3g}")) for word in chosen]
 
 
 def _largest(mix: Array) -> list[tuple[int, float]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palda.explain import REST
-from palda.present.report_data import number, shortened
+from palda.present.report_data import number, script_json, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Document", "Documents", "Evidence", "LabelOfDocument", "documents"]
 
 MOST_DOCUMENTS = 400
-BUDGET = 1_400_000
-"""Characters that all documents of a page may take together: the page stays below 3 MB."""
+BUDGET = 1_100_000
+"""Bytes that all documents of a page may take together: the page stays below 3 MB."""
 
 LONGEST_TEXT = 1500
 MOST_LABELS = 8
@@ -35,8 +34,7 @@ MOST_VOTERS = 60
 """Names of voters under one label."""
 
 _N_EVIDENCE = 5
-_WEIGHED_AT_ONCE = 400_000
-"""Entries (document, word, class) that are weighed at a time."""
+_NAME_SIZE = 100  # bytes that the name of an annotator may take
 
 
 @dataclass(frozen=True)
@@ -96,6 +94,7 @@ def documents(material: Material) -> Documents | None:
     labels = {row: _labels_worth_seeing(material.probs[row], material.votes, row) for row in rows}
     words, no_evidence = _evidence(material, labels)
     shown: list[Document] = []
+    numbers: dict[int, int] = {}
     used = 0
     for row in rows:
         document = Document(
@@ -107,25 +106,26 @@ def documents(material: Material) -> Documents | None:
                 LabelOfDocument(
                     label,
                     round(float(material.probs[row, label]), 4),
-                    *_voters(material.votes, row, label),
+                    *_voters(material.votes, row, label, numbers),
                     words.get((row, label), _NO_EVIDENCE),
                 )
                 for label in labels[row]
             ],
         )
-        used += len(json.dumps(asdict(document), ensure_ascii=False).encode("utf-8", "replace"))
-        if used > BUDGET and shown:
+        used += len(script_json(asdict(document)).encode("utf-8", "replace"))
+        if used + _NAME_SIZE * len(numbers) > BUDGET and shown:
             break
         shown.append(document)
-    return Documents(shown, len(doubt), _names_of_voters(material), no_evidence)
+    return Documents(shown, len(doubt), _names_of_voters(material, numbers), no_evidence)
 
 
-def _names_of_voters(material: Material) -> list[tuple[str, float | None]]:
+def _names_of_voters(material: Material, numbers: dict[int, int]) -> list[tuple[str, float | None]]:
     if material.votes is None:
         return []
     table = material.model.annotator_quality_
     quality = dict(zip(table["annotator"], table["quality"], strict=True))
-    return [(shortened(name), number(quality.get(name, np.nan), 2)) for name in material.votes.annotators]
+    names = material.votes.annotators[list(numbers)]
+    return [(shortened(name), number(quality.get(name, np.nan), 2)) for name in names]
 
 
 def _contested(votes: Votes) -> Array:
@@ -162,46 +162,46 @@ def _labels_worth_seeing(probs: Array, votes: Votes | None, row: int) -> list[in
     return [int(label) for label in chosen[np.argsort(-probs[chosen], kind="stable")]]
 
 
-def _voters(votes: Votes | None, row: int, label: int) -> tuple[list[int], list[int]]:
-    """Who said that the label is there, and who said that it is not."""
+def _voters(votes: Votes | None, row: int, label: int, numbers: dict[int, int]) -> tuple[list[int], list[int]]:
+    """Who said that the label is there, and who said that it is not.
+
+    Annotators get ``numbers`` as they come: of a large crowd the page names those alone that it shows.
+    """
     if votes is None:
         return [], []
     mine = slice(*votes.doc_starts[row : row + 2])
     of_label = votes.label[mine] == label
     who, says = votes.annotator[mine][of_label], votes.value[mine][of_label]
-    return who[says == 1][:MOST_VOTERS].tolist(), who[says == 0][:MOST_VOTERS].tolist()
+    yes, no = (
+        [numbers.setdefault(annotator, len(numbers)) for annotator in who[says == value][:MOST_VOTERS].tolist()]
+        for value in (1, 0)
+    )
+    return yes, no
 
 
 def _evidence(material: Material, labels: dict[int, list[int]]) -> tuple[dict[tuple[int, int], Evidence], str | None]:
     """What words say, by document and class, and why they were not weighed, if they were not."""
-    counts = material.counts
-    if counts is None:
+    if material.counts is None:
         return {}, "Words were not weighed: the counts of the documents were not given."
-    rows, names = list(labels), material.model.classes_.tolist()
-    position = {name: label for label, name in enumerate(names)}
-    at_once = max(1, _WEIGHED_AT_ONCE // max(1, int(np.diff(counts.indptr).max(initial=0)) * len(names)))
     found: dict[tuple[int, int], Evidence] = {}
-    for start in range(0, len(rows), at_once):
-        chosen = rows[start : start + at_once]
+    for label in sorted({label for chosen in labels.values() for label in chosen}):
+        rows = [row for row, chosen in labels.items() if label in chosen]
         try:
-            table = _explained(material, chosen)
+            table = _explained(material, rows, label)
         except ValueError as refused:
             return {}, f"Words were not weighed: {refused}."
-        wanted = {(row, names[label]) for row in chosen for label in labels[row]}
         group: Any
-        for group, words in table.groupby(["doc", "label"], sort=False):
-            row, name = chosen[group[0]], group[1]
-            if (row, name) in wanted:
-                found[row, position[name]] = _for_and_against(words, material)
+        for group, words in table.groupby("doc", sort=False):
+            found[rows[group], label] = _for_and_against(words, material)
     return found, None
 
 
-def _explained(material: Material, rows: list[int]) -> pd.DataFrame:
+def _explained(material: Material, rows: list[int], label: int) -> pd.DataFrame:
     assert material.counts is not None  # noqa: S101 - who calls has looked
     with warnings.catch_warnings():
         # columns are the model's own, whether or not they come with their names
         warnings.filterwarnings("ignore", "X does not have valid feature names")
-        return material.model.explain(material.counts[rows])
+        return material.model.explain(material.counts[rows], material.model.classes_[label])
 
 
 def _for_and_against(table: pd.DataFrame, material: Material) -> Evidence:

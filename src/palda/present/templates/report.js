@@ -204,6 +204,11 @@
 
   // ---- tables: sorted by their headings, filtered by what is typed
 
+  function valueOf(row, key) {
+    const cell = row.querySelector(`[data-key="${key}"]`);
+    return cell.dataset.value ?? cell.textContent;
+  }
+
   function sortable(table) {
     const body = table.tBodies[0];
     for (const button of table.querySelectorAll("button.sort")) {
@@ -214,8 +219,7 @@
         const falling = before === null ? !isText : before === "ascending";
         for (const other of table.querySelectorAll("th[aria-sort]")) other.removeAttribute("aria-sort");
         heading.setAttribute("aria-sort", falling ? "descending" : "ascending");
-        const value = (row) => row.querySelector(`[data-key="${button.dataset.key}"]`).dataset.value;
-        const keyed = [...body.rows].map((row) => ({ row, text: value(row) }));
+        const keyed = [...body.rows].map((row) => ({ row, text: valueOf(row, button.dataset.key) }));
         keyed.sort((a, b) => {
           if (!isText && (a.text === "") !== (b.text === "")) return a.text === "" ? 1 : -1; // unknown comes last
           const order = isText ? a.text.localeCompare(b.text, "en", { numeric: true }) : Number(a.text) - Number(b.text);
@@ -232,8 +236,7 @@
     const rows = byId("annotator-table").tBodies[0].rows;
     let n = 0;
     for (const row of rows) {
-      const name = row.querySelector('[data-key="name"]').dataset.value.toLowerCase();
-      const fits = name.includes(wanted) && (!verdict || row.querySelector('[data-key="verdict"]').dataset.value === verdict);
+      const fits = valueOf(row, "name").toLowerCase().includes(wanted) && (!verdict || valueOf(row, "verdict") === verdict);
       row.hidden = !fits;
       n += fits ? 1 : 0;
     }
@@ -243,13 +246,13 @@
   // ---- topics
 
   function wordList(words, side) {
-    const most = Math.max(...words.map((word) => word.strength), 1e-9);
-    return make("ul", { class: "words" }, ...words.map((word) => {
+    const most = Math.max(...words.map(([, strength]) => strength), 1e-9);
+    return make("ul", { class: "words" }, ...words.map(([word, strength, rate]) => {
       const bar = make("span", { class: `meter ${side}`, "aria-hidden": "true" }, make("span"));
-      bar.firstChild.style.width = percent(word.strength / most, 1);
-      const times = Math.exp(word.strength);
-      return make("li", { title: `${word.strength.toFixed(2)} nats; ${percent(word.rate, 2)} of the words` },
-        make("span", { class: "name" }, word.word), bar, make("span", { class: "number" }, `${times >= 1000 ? ">1000" : times.toFixed(1)} ×`));
+      bar.firstChild.style.width = percent(strength / most, 1);
+      const times = Math.exp(strength);
+      return make("li", { title: `${strength.toFixed(2)} nats; ${percent(rate, 2)} of the words` },
+        make("span", { class: "name" }, data.vocabulary[word]), bar, make("span", { class: "number" }, `${times >= 1000 ? ">1000" : times.toFixed(1)} ×`));
     }));
   }
 
@@ -292,7 +295,7 @@
     const bar = make("span", { class: "meter", "aria-hidden": "true" }, make("span"));
     bar.firstChild.style.width = percent(label.prob, 1);
     return make("div", { class: "label" },
-      make("h4", {}, make("span", { class: "name" }, data.class_names[label.label]), make("span", {}, bar, ` ${percent(label.prob)}`)),
+      make("h3", {}, make("span", { class: "name" }, data.class_names[label.label]), make("span", {}, bar, ` ${percent(label.prob)}`)),
       voteLine("Present, say:", "for", label.yes), voteLine("Absent, say:", "against", label.no),
       wordLine("Words for it:", "for", label.words.pro), wordLine("Words against it:", "against", label.words.con),
       label.words.rest === null ? null : make("p", { class: "hint" }, `Everything else: ${signed(label.words.rest)} nats`));
