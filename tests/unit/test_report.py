@@ -13,7 +13,7 @@ import pytest
 from scipy import sparse
 from sklearn.naive_bayes import MultinomialNB
 
-from palda import PALDA, CrowdPALDA, Votes
+from palda import PALDA, CrowdPALDA, Votes, load
 from palda.data import simulate
 from palda.data.types import Corpus, Documents
 from palda.errors import DataError, PaldaError
@@ -160,6 +160,18 @@ def test_a_model_without_a_crowd_has_no_annotators(known: PALDA, news: simulate.
     assert data["topics"][0]["words"][0][0] in set(news.corpus.vocabulary)
     assert data["documents"]["n_all"] == N_DOCS
     assert data["documents"]["no_evidence"] is None
+
+
+def test_a_model_from_a_file_has_all_but_its_calibration(
+    crowd: CrowdPALDA, news: simulate.SimulatedDocuments, votes: Votes, tmp_path: Path
+) -> None:
+    crowd.save(tmp_path / "model.palda")
+    loaded = load(tmp_path / "model.palda")
+    page = render_report(loaded, votes=votes, X=news.corpus)
+    before, after = embedded(render_report(crowd, votes=votes, X=news.corpus)), embedded(page)
+    assert "does not keep them in files" in page
+    assert after["documents"] == before["documents"]
+    assert after["class_topics"] == before["class_topics"]
 
 
 def test_why_words_were_not_weighed_is_said(news: simulate.SimulatedDocuments, votes: Votes) -> None:

@@ -341,11 +341,15 @@ def fit_record(material: Material) -> Fit:
     model = material.model
     settings = [(name, shortened(repr(value), 300)) for name, value in sorted(model.get_params(deep=False).items())]
     return Fit(
-        bounds=[float(f"{bound:.8g}") for bound in model.lower_bounds_],
-        vote_log_likelihoods=[float(f"{value:.8g}") for value in getattr(model, "vote_log_likelihoods_", ())],
+        bounds=_finite(model.lower_bounds_),
+        vote_log_likelihoods=_finite(getattr(model, "vote_log_likelihoods_", np.empty(0))),
         converged=bool(model.converged_),
         n_iter=int(model.n_iter_),
         worst_fall=float(model.worst_fall_),
         settings=[("estimator", type(model).__name__), *settings],
         versions=[("python", platform.python_version()), *((name, version_of(name)) for name in _PACKAGES)],
     )
+
+
+def _finite(values: Array) -> list[float]:
+    return [float(f"{value:.8g}") for value in values[np.isfinite(values)]]
