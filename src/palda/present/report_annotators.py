@@ -82,7 +82,7 @@ def verdict_rows(material: Material) -> list[VerdictRow]:
 
 def annotator_heat(material: Material) -> Heat | None:
     """Who agrees with whom, beyond chance (Cohen's kappa), from the best annotator to the worst."""
-    if material.votes is None or not material.has_crowd:
+    if material.votes is None or not material.has_crowd or len(material.model.annotators_) < 2:
         return None
     table = _busiest(material, LARGEST_HEAT)
     place = np.argsort(np.argsort(table.index.to_numpy()))  # of each shown annotator among those compared

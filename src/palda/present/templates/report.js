@@ -96,7 +96,7 @@
       draw(svg, "path", { class: "grid", d: `M${edge.left} ${y(value)}H${size.width - edge.right}` });
       draw(svg, "text", { x: edge.left - 6, y: y(value) + 4, "text-anchor": "end" }, short(value));
     }
-    for (const value of ticks(...xRange, 5)) {
+    for (const value of ticks(...xRange, 5).filter((tick) => !names.whole || Number.isInteger(tick))) {
       draw(svg, "text", { x: x(value), y: size.height - edge.bottom + 15, "text-anchor": "middle" }, short(value));
     }
     draw(svg, "path", { class: "axis", d: `M${edge.left} ${edge.top}V${size.height - edge.bottom}H${size.width - edge.right}` });
@@ -140,7 +140,7 @@
     const cell = Math.max(11, Math.min(40, Math.floor((holder.clientWidth - margin - 4) / n)));
     const size = margin + n * cell + 2;
     const svg = canvas(holder, size, size, name);
-    const letters = Math.floor((margin - 12) / 6.4);
+    const letters = Math.round((margin - 12) / 6.4);
     const shortName = (text) => (text.length > letters ? `${text.slice(0, letters - 1)}…` : text);
     const style = `font-size: ${Math.min(11, cell)}px`;
     heat.names.forEach((text, i) => {
@@ -190,7 +190,7 @@
 
   function rounds(id, values, name, what) {
     const points = values.map((value, i) => ({ x: i + 1, y: value, text: `${what} ${i + 1}: ${value.toLocaleString("en")}` }));
-    lineChart(byId(id), points, { name, x: what, radius: values.length > 60 ? 2 : 4 });
+    lineChart(byId(id), points, { name, x: what, whole: true, radius: values.length > 60 ? 2 : 4 });
   }
 
   function charts() {
