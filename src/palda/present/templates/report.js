@@ -1,0 +1,362 @@
+"use strict";
+// Draws the report from the data in the page. Text enters the page by textContent alone, never as markup.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const SVG = "http://www.w3.org/2000/svg";
+  const PAGE_SIZE = 20;
+  const byId = (id) => document.getElementById(id);
+  const tip = byId("tip");
+  const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)}%`;
+  const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
+  const counted = (n, name) => `${n} ${name}${n === 1 ? "" : "s"}`;
+
+  function make(tag, attributes = {}, ...children) {
+    const node = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+    node.append(...children.filter((child) => child !== null));
+    return node;
+  }
+
+  function draw(parent, tag, attributes = {}, text = null) {
+    const node = document.createElementNS(SVG, tag);
+    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+    if (text !== null) node.textContent = text;
+    parent.append(node);
+    return node;
+  }
+
+  // ---- charts: a tip under the mouse, and the same words for those who move by arrow keys
+
+  function showTip(text, x, y) {
+    tip.textContent = text;
+    tip.hidden = false;
+    const box = tip.getBoundingClientRect();
+    tip.style.left = `${Math.max(4, Math.min(x + 12, innerWidth - box.width - 4))}px`;
+    tip.style.top = `${y + 18 + box.height > innerHeight ? y - box.height - 8 : y + 18}px`;
+  }
+
+  function hideTip() { tip.hidden = true; }
+
+  /** Marks are {node, text}; `step(at, key)` says where an arrow key leads. */
+  function explorable(svg, marks, step) {
+    let at = -1;
+    const leave = () => { if (at >= 0) marks[at].node.classList.remove("at"); hideTip(); };
+    const enter = (next) => { leave(); at = next; marks[at].node.classList.add("at"); };
+    marks.forEach((mark, position) => { mark.node.dataset.mark = position; });
+    svg.addEventListener("pointermove", (event) => {
+      const position = event.target.dataset.mark;
+      if (position === undefined) { leave(); return; }
+      enter(Number(position));
+      showTip(marks[at].text, event.clientX, event.clientY);
+    });
+    svg.addEventListener("pointerleave", leave);
+    svg.addEventListener("blur", leave);
+    svg.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") { leave(); return; }
+      if (!event.key.startsWith("Arrow") || !marks.length) return;
+      event.preventDefault();
+      const next = at < 0 ? 0 : step(at, event.key);
+      if (next < 0 || next >= marks.length) return;
+      enter(next);
+      const box = marks[at].node.getBoundingClientRect();
+      showTip(marks[at].text, box.right, box.bottom);
+      byId("say").textContent = marks[at].text;
+    });
+  }
+
+  const along = (at, key) => at + (key === "ArrowRight" || key === "ArrowUp" ? 1 : -1);
+
+  function canvas(holder, width, height, name) {
+    holder.replaceChildren();
+    return draw(holder, "svg", {
+      width, height, viewBox: `0 0 ${width} ${height}`, tabindex: 0, role: "application",
+      "aria-roledescription": "chart", "aria-label": `${name}; arrow keys move from value to value`,
+    });
+  }
+
+  function ticks(low, high, n = 4) {
+    const rough = (high - low) / n || 1;
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const size = [1, 2, 5, 10].map((by) => by * power).find((by) => by >= rough);
+    const found = [];
+    for (let value = Math.ceil(low / size) * size; value <= high + size * 1e-9; value += size) found.push(value);
+    return found;
+  }
+
+  const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 });
+  const short = (value) => compact.format(value).replace("-", "−");
+
+  /** Axes over the given ranges; gives back the maps from values to places. */
+  function axes(svg, size, xRange, yRange, names) {
+    const edge = { left: 66, right: 12, top: 10, bottom: 40 };
+    const x = (value) => edge.left + (value - xRange[0]) / (xRange[1] - xRange[0] || 1) * (size.width - edge.left - edge.right);
+    const y = (value) => size.height - edge.bottom
+      - (value - yRange[0]) / (yRange[1] - yRange[0] || 1) * (size.height - edge.top - edge.bottom);
+    for (const value of ticks(...yRange)) {
+      draw(svg, "path", { class: "grid", d: `M${edge.left} ${y(value)}H${size.width - edge.right}` });
+      draw(svg, "text", { x: edge.left - 6, y: y(value) + 4, "text-anchor": "end" }, short(value));
+    }
+    for (const value of ticks(...xRange, 5).filter((tick) => !names.whole || Number.isInteger(tick))) {
+      draw(svg, "text", { x: x(value), y: size.height - edge.bottom + 15, "text-anchor": "middle" }, short(value));
+    }
+    draw(svg, "path", { class: "axis", d: `M${edge.left} ${edge.top}V${size.height - edge.bottom}H${size.width - edge.right}` });
+    const middle = (edge.left + size.width - edge.right) / 2;
+    draw(svg, "text", { x: middle, y: size.height - 6, "text-anchor": "middle" }, names.x);
+    return { x, y, bottom: size.height - edge.bottom };
+  }
+
+  function lineChart(holder, points, options) {
+    const size = { width: holder.clientWidth, height: options.height || 240 };
+    const svg = canvas(holder, size.width, size.height, options.name);
+    const span = (values) => [Math.min(...values), Math.max(...values)];
+    const place = axes(svg, size, options.xRange || span(points.map((p) => p.x)), options.yRange || span(points.map((p) => p.y)), options);
+    if (options.diagonal) draw(svg, "path", { class: "diagonal", d: `M${place.x(0)} ${place.y(0)}L${place.x(1)} ${place.y(1)}` });
+    draw(svg, "path", { class: "line", d: points.map((p, i) => `${i ? "L" : "M"}${place.x(p.x)} ${place.y(p.y)}`).join("") });
+    const marks = points.map((p) => ({
+      text: p.text, node: draw(svg, "circle", { class: "dot", cx: place.x(p.x), cy: place.y(p.y), r: options.radius || 4 }),
+    }));
+    explorable(svg, marks, along);
+  }
+
+  function histogram(holder, counts) {
+    const size = { width: holder.clientWidth, height: 200 };
+    const svg = canvas(holder, size.width, size.height, "How certain labels are");
+    const place = axes(svg, size, [0, 1], [0, Math.max(...counts)], { x: "probability of a label" });
+    const marks = counts.map((count, bin) => {
+      const [from, to] = [bin / counts.length, (bin + 1) / counts.length];
+      const node = draw(svg, "rect", {
+        class: "column", x: place.x(from) + 1, width: Math.max(1, place.x(to) - place.x(from) - 2),
+        y: place.y(count), height: place.bottom - place.y(count),
+      });
+      return { node, text: `${counted(count, "label")} between ${from.toFixed(2)} and ${to.toFixed(2)}` };
+    });
+    explorable(svg, marks, along);
+  }
+
+  function heatMap(holder, heat, name, word) {
+    const n = heat.names.length;
+    const longest = Math.max(...heat.names.map((text) => text.length));
+    const margin = Math.min(130, 12 + 6.4 * longest);
+    const cell = Math.max(11, Math.min(40, Math.floor((holder.clientWidth - margin - 4) / n)));
+    const size = margin + n * cell + 2;
+    const svg = canvas(holder, size, size, name);
+    const letters = Math.round((margin - 12) / 6.4);
+    const shortName = (text) => (text.length > letters ? `${text.slice(0, letters - 1)}…` : text);
+    const style = `font-size: ${Math.min(11, cell)}px`;
+    heat.names.forEach((text, i) => {
+      const middle = margin + i * cell + cell / 2;
+      draw(svg, "text", { x: margin - 6, y: middle + 4, "text-anchor": "end", style }, shortName(text));
+      draw(svg, "text", { transform: `translate(${middle + 4} ${margin - 6}) rotate(-90)`, style }, shortName(text));
+    });
+    const marks = [];
+    heat.values.forEach((row, i) => row.forEach((value, j) => {
+      const node = draw(svg, "rect", {
+        x: margin + j * cell, y: margin + i * cell, width: cell - 1, height: cell - 1,
+        class: value === null ? "blank" : value < 0 ? "minus" : "plus",
+        "fill-opacity": value === null ? 1 : Math.min(1, .04 + Math.abs(value)).toFixed(2),
+      });
+      const what = i === j ? heat.names[i] : `${heat.names[i]} and ${heat.names[j]}: ${value === null ? "not known" : `${word} ${value.toFixed(2)}`}`;
+      marks.push({ node, text: i !== j && heat.details ? `${what}\n${heat.details[i][j]}` : what });
+    }));
+    const moves = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: n, ArrowUp: -n };
+    explorable(svg, marks, (at, key) => at + moves[key]);
+  }
+
+  function strongestPairs(heat) {
+    const pairs = [];
+    heat.values.forEach((row, i) => row.forEach((value, j) => { if (j > i && value !== null) pairs.push([value, i, j]); }));
+    pairs.sort((a, b) => Math.abs(b[0]) - Math.abs(a[0]));
+    const items = pairs.slice(0, 5).map(([value, i, j]) => make("li", {},
+      make("span", { class: "name" }, heat.names[i]), " and ", make("span", { class: "name" }, heat.names[j]), `: ${value.toFixed(2)}`));
+    byId("correlation-list").replaceChildren(make("p", { class: "hint" }, "Strongest:"), make("ul", { class: "findings" }, ...items));
+  }
+
+  function calibration() {
+    const holder = byId("calibration");
+    const chosen = byId("calibration-class").value;
+    const curves = (chosen === "" ? data.classes : [data.classes[Number(chosen)]]).map((row) => row.curve).filter((curve) => curve);
+    const points = [];
+    for (let bin = 0; bin < 10; bin += 1) {
+      let [n, predicted, found] = [0, 0, 0];
+      for (const curve of curves) {
+        n += curve.count[bin];
+        predicted += curve.count[bin] * (curve.predicted[bin] || 0);
+        found += curve.count[bin] * (curve.found[bin] || 0);
+      }
+      if (n) points.push({ x: predicted / n, y: found / n, text: `${counted(n, "label")} predicted at ${(predicted / n).toFixed(2)}: ${(found / n).toFixed(2)} present` });
+    }
+    lineChart(holder, points, { name: "Calibration", x: "predicted from words", xRange: [0, 1], yRange: [0, 1], diagonal: true, height: 300, radius: 5 });
+  }
+
+  function rounds(id, values, name, what) {
+    const points = values.map((value, i) => ({ x: i + 1, y: value, text: `${what} ${i + 1}: ${value.toLocaleString("en")}` }));
+    lineChart(byId(id), points, { name, x: what, whole: true, radius: values.length > 60 ? 2 : 4 });
+  }
+
+  function charts() {
+    if (data.summary.histogram) histogram(byId("certainty"), data.summary.histogram);
+    if (data.agreement) heatMap(byId("agreement"), data.agreement, "Who agrees with whom", "kappa");
+    if (data.correlation) heatMap(byId("correlation"), data.correlation, "Which classes come together", "correlation");
+    if (byId("calibration")) calibration();
+    if (data.fit.bounds.length) rounds("bound", data.fit.bounds, "Bound of the topics", "round");
+    if (byId("hidden")) rounds("hidden", data.fit.vote_log_likelihoods, "Log-likelihood of hidden votes", "turn");
+  }
+
+  // ---- tables: sorted by their headings, filtered by what is typed
+
+  function valueOf(row, key) {
+    const cell = row.querySelector(`[data-key="${key}"]`);
+    return cell.dataset.value ?? cell.textContent;
+  }
+
+  function sortable(table) {
+    const body = table.tBodies[0];
+    for (const button of table.querySelectorAll("button.sort")) {
+      button.addEventListener("click", () => {
+        const heading = button.closest("th");
+        const isText = heading.classList.contains("text");
+        const before = heading.getAttribute("aria-sort");
+        const falling = before === null ? !isText : before === "ascending";
+        for (const other of table.querySelectorAll("th[aria-sort]")) other.removeAttribute("aria-sort");
+        heading.setAttribute("aria-sort", falling ? "descending" : "ascending");
+        const keyed = [...body.rows].map((row) => ({ row, text: valueOf(row, button.dataset.key) }));
+        keyed.sort((a, b) => {
+          if (!isText && (a.text === "") !== (b.text === "")) return a.text === "" ? 1 : -1; // unknown comes last
+          const order = isText ? a.text.localeCompare(b.text, "en", { numeric: true }) : Number(a.text) - Number(b.text);
+          return falling ? -order : order;
+        });
+        body.append(...keyed.map((entry) => entry.row));
+      });
+    }
+  }
+
+  function filterAnnotators() {
+    const wanted = byId("annotator-search").value.trim().toLowerCase();
+    const verdict = byId("annotator-verdict").value;
+    const rows = byId("annotator-table").tBodies[0].rows;
+    let n = 0;
+    for (const row of rows) {
+      const fits = valueOf(row, "name").toLowerCase().includes(wanted) && (!verdict || valueOf(row, "verdict") === verdict);
+      row.hidden = !fits;
+      n += fits ? 1 : 0;
+    }
+    byId("annotator-count").textContent = `${n} of ${counted(rows.length, "annotator")}`;
+  }
+
+  // ---- topics
+
+  function wordList(words, side) {
+    const most = Math.max(...words.map(([, strength]) => strength), 1e-9);
+    return make("ul", { class: "words" }, ...words.map(([word, strength, rate]) => {
+      const bar = make("span", { class: `meter ${side}`, "aria-hidden": "true" }, make("span"));
+      bar.firstChild.style.width = percent(strength / most, 1);
+      const times = Math.exp(strength);
+      return make("li", { title: `${strength.toFixed(2)} nats; ${percent(rate, 2)} of the words` },
+        make("span", { class: "name" }, data.vocabulary[word]), bar, make("span", { class: "number" }, `${times >= 1000 ? ">1000" : times.toFixed(1)} ×`));
+    }));
+  }
+
+  function topicList(shares) {
+    return make("ul", { class: "findings hint" }, ...shares.map(([topic, share]) => make("li", {},
+      `${percent(share)} topic ${topic + 1}: ${data.topics[topic].words.slice(0, 7).map((pair) => pair[0]).join(", ")}`)));
+  }
+
+  function showTopics() {
+    const position = Number(byId("topic-class").value);
+    const found = data.class_topics[position];
+    if (!found) return;
+    const name = data.classes[position].name;
+    const half = (state, words, shares, side) => make("div", {},
+      make("h3", {}, make("span", { class: "name" }, name), ` ${state}: words it brings`),
+      words.length ? wordList(words, side) : make("p", { class: "hint" }, "No word is more frequent in this state."),
+      make("h3", {}, "Topics it speaks through"), topicList(shares));
+    byId("topic-view").replaceChildren(
+      half("present", found.present, found.present_topics, "plus"), half("absent", found.absent, found.absent_topics, "minus"));
+  }
+
+  // ---- documents
+
+  function voteLine(text, side, voters) {
+    if (!voters.length) return null;
+    const chips = voters.map((voter) => {
+      const [name, quality] = data.documents.voters[voter];
+      return make("span", { class: "chip" }, quality === null ? name : `${name} ${quality.toFixed(2)}`);
+    });
+    return make("p", {}, make("strong", { class: side }, text), " ", ...chips);
+  }
+
+  function wordLine(text, side, pairs) {
+    if (!pairs.length) return null;
+    const chips = pairs.map(([word, nats]) => make("span", { class: "chip" }, `${word} ${signed(nats)}`));
+    return make("p", {}, make("strong", { class: side }, text), " ", ...chips);
+  }
+
+  function labelBlock(label) {
+    const bar = make("span", { class: "meter", "aria-hidden": "true" }, make("span"));
+    bar.firstChild.style.width = percent(label.prob, 1);
+    return make("div", { class: "label" },
+      make("h3", {}, make("span", { class: "name" }, data.class_names[label.label]), make("span", {}, bar, ` ${percent(label.prob)}`)),
+      voteLine("Present, say:", "for", label.yes), voteLine("Absent, say:", "against", label.no),
+      wordLine("Words for it:", "for", label.words.pro), wordLine("Words against it:", "against", label.words.con),
+      label.words.rest === null ? null : make("p", { class: "hint" }, `Everything else: ${signed(label.words.rest)} nats`));
+  }
+
+  function documentItem(entry) {
+    const present = entry.labels.filter((label) => label.prob >= .5).map((label) => data.class_names[label.label]);
+    const facts = [`${entry.doubt.toFixed(2)} labels expected wrong`];
+    if (entry.contested !== null) facts.unshift(`${percent(entry.contested)} of votes against the majority`);
+    const item = make("details", {}, make("summary", {},
+      make("span", { class: "name" }, entry.id), make("span", {}, present.join(", ") || "no class"), make("span", { class: "facts" }, facts.join(" · "))));
+    item.addEventListener("toggle", () => {
+      if (!item.open || item.children.length > 1) return;
+      item.append(make("div", { class: "inside" },
+        entry.text === null ? null : make("p", { class: "text", dir: "auto", tabindex: 0, role: "region", "aria-label": "Text of the document" }, entry.text),
+        ...entry.labels.map(labelBlock)));
+    });
+    return make("li", {}, item);
+  }
+
+  let documentsShown = PAGE_SIZE;
+
+  function showDocuments() {
+    const all = data.documents.shown;
+    const words = byId("document-search").value.toLowerCase().split(/\s+/).filter((word) => word);
+    const order = byId("document-order").value;
+    const chosen = byId("document-class").value;
+    const inDoubt = (entry) => chosen === "" || entry.labels.some((label) => label.label === Number(chosen) && label.prob > .05 && label.prob < .95);
+    const fits = (entry) => {
+      const text = [entry.id, entry.text || "", ...entry.labels.filter((label) => label.prob >= .5).map((label) => data.class_names[label.label])].join(" ").toLowerCase();
+      return words.every((word) => text.includes(word));
+    };
+    const found = all.filter((entry) => inDoubt(entry) && fits(entry)).sort((a, b) => (b[order] ?? -1) - (a[order] ?? -1) || b.doubt - a.doubt);
+    byId("document-list").replaceChildren(...found.slice(0, documentsShown).map(documentItem));
+    byId("document-count").textContent = `${found.length} of ${counted(all.length, "document")}`;
+    byId("document-more").hidden = found.length <= documentsShown;
+  }
+
+  function searchDocuments() { documentsShown = PAGE_SIZE; showDocuments(); }
+
+  // ---- start
+
+  document.querySelectorAll("table.sortable").forEach(sortable);
+  if (data.has_crowd) {
+    byId("annotator-search").addEventListener("input", filterAnnotators);
+    byId("annotator-verdict").addEventListener("change", filterAnnotators);
+    filterAnnotators();
+  }
+  byId("topic-class").addEventListener("change", showTopics);
+  showTopics();
+  if (data.documents) {
+    byId("document-search").addEventListener("input", searchDocuments);
+    byId("document-order").addEventListener("change", searchDocuments);
+    byId("document-class").addEventListener("change", searchDocuments);
+    byId("document-more").addEventListener("click", () => { documentsShown += PAGE_SIZE; showDocuments(); });
+    showDocuments();
+  }
+  if (byId("calibration-class")) byId("calibration-class").addEventListener("change", calibration);
+  if (data.correlation) strongestPairs(data.correlation);
+  charts();
+  let width = innerWidth;
+  addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; requestAnimationFrame(charts); } });
+  addEventListener("scroll", hideTip, { passive: true });
+})();

@@ -1,0 +1,253 @@
+"""The report in a real browser: opened from a file, worked with by mouse and by keyboard, and audited."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from palda import CrowdPALDA, Votes
+from palda.data import simulate
+from palda.data.types import Corpus
+from palda.present.report import write_report
+
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="the report's browser tests need playwright: pip install playwright"
+)
+
+CHROMIUM = os.environ.get("PALDA_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found: install one, or name it in PALDA_CHROMIUM")
+
+PHONE, DESK = {"width": 400, "height": 850}, {"width": 1400, "height": 900}
+SERIOUS = ("serious", "critical")
+QUALITIES = (0.02, 0.05, 0.08, *np.linspace(0.6, 0.95, 11))
+N_ANNOTATORS = len(QUALITIES)
+INJECTED = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as running:
+        arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
+        browser = running.chromium.launch(executable_path=CHROMIUM, headless=True, args=arguments)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small newsroom with adversaries."""
+    news = simulate.newsroom(90, seed=1, doc_length=40)
+    votes, _ = simulate.crowd(news, QUALITIES, votes_per_doc=5, seed=1)
+    model = CrowdPALDA(5, label_prior="words", max_iter=4, tol=1.0, random_state=0, n_jobs=1).fit(news.corpus, votes)
+    return write_report(model, tmp_path_factory.mktemp("report") / "report.html", votes=votes, X=news.corpus)
+
+
+@pytest.fixture(scope="module")
+def injected(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every name and text holds markup that would run if it were taken for markup."""
+    rng = np.random.default_rng(0)
+    named = {
+        kind: [f"{INJECTED}{kind}{n}" for n in range(size)] for kind, size in zip("dakw", (12, 3, 2, 6), strict=True)
+    }
+    corpus = Corpus.from_counts(rng.integers(0, 3, (12, 6)), named["w"], named["d"])
+    votes = Votes.from_array(
+        rng.integers(0, 2, (12, 3, 2)), doc_ids=named["d"], annotators=named["a"], classes=named["k"]
+    )
+    model = CrowdPALDA(2, max_iter=2, tol=1.0, random_state=0, n_jobs=1).fit(corpus, votes)
+    path = tmp_path_factory.mktemp("injected") / "report.html"
+    texts = [f"{INJECTED}</script><!--" for _ in named["d"]]
+    return write_report(model, path, votes=votes, X=corpus, texts=texts, title=INJECTED)
+
+
+class Watched:
+    """A page, and everything that a self-contained page should not do."""
+
+    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
+        self.context = browser.new_context(viewport=DESK, **options)
+        self.page = self.context.new_page()
+        self.faults: list[str] = []
+        self.page.on("console", lambda message: self.faults.append(f"console: {message.text}"))
+        self.page.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
+        self.page.on("request", lambda request: self._look(request.url, path.as_uri()))
+        self.page.goto(path.as_uri())
+
+    def _look(self, url: str, own: str) -> None:
+        if url not in (own, "data:,"):
+            self.faults.append(f"request: {url}")
+
+
+@pytest.fixture
+def watched(browser: Any, report: Path) -> Iterator[Watched]:
+    watched = Watched(browser, report)
+    yield watched
+    watched.context.close()
+    assert watched.faults == []
+
+
+@pytest.fixture
+def page(watched: Watched) -> Any:
+    return watched.page
+
+
+def column(page: Any, table: str, key: str) -> list[str]:
+    cells = page.locator(f"#{table} tbody tr:visible [data-key={key}]")
+    return cells.evaluate_all("cells => cells.map(cell => cell.dataset.value ?? cell.textContent)")  # type: ignore[no-any-return]
+
+
+def sort_by(page: Any, table: str, key: str) -> list[str]:
+    page.locator(f"#{table} button[data-key={key}]").click()
+    return column(page, table, key)
+
+
+def test_all_parts_are_drawn_from_the_data_in_the_page(page: Any) -> None:
+    for part in ("certainty", "agreement", "correlation", "calibration", "bound"):
+        assert page.locator(f"#{part} svg").count() == 1
+    assert page.locator("#agreement rect").count() == N_ANNOTATORS**2
+    assert page.locator("#document-list > li").count() == 20
+    assert page.locator("#topic-view li").count() > 10
+
+
+def test_tables_are_sorted_by_their_headings(page: Any) -> None:
+    votes = [int(n) for n in sort_by(page, "annotator-table", "votes")]
+    assert votes == sorted(votes, reverse=True)
+    heading = page.locator("#annotator-table th:has(button[data-key=votes])")
+    assert heading.get_attribute("aria-sort") == "descending"
+    assert [int(n) for n in sort_by(page, "annotator-table", "votes")] == sorted(votes)
+    names = sort_by(page, "annotator-table", "name")
+    assert names == sorted(names)
+    assert page.locator("#annotator-table th[aria-sort]").count() == 1
+    thresholds = [float(n) for n in sort_by(page, "class-table", "threshold")]
+    assert thresholds == sorted(thresholds, reverse=True)
+
+
+def test_annotators_are_filtered_by_name_and_verdict(page: Any) -> None:
+    page.get_by_label("Name").fill("annotator-1")
+    assert column(page, "annotator-table", "name") != []
+    assert all("annotator-1" in name for name in column(page, "annotator-table", "name"))
+    page.get_by_label("Name").fill("")
+    page.get_by_label("Verdict").select_option("adversarial")
+    found = column(page, "annotator-table", "verdict")
+    assert set(found) == {"adversarial"}
+    assert page.locator("#annotator-count").inner_text() == f"{len(found)} of {N_ANNOTATORS} annotators"
+
+
+def test_the_topics_of_another_class_are_shown(page: Any) -> None:
+    before = page.locator("#topic-view").inner_text()
+    chosen = page.locator("#topic-class option").nth(3).inner_text()
+    page.locator("#topic-class").select_option(label=chosen)
+    after = page.locator("#topic-view").inner_text()
+    assert after != before
+    assert f"{chosen} present" in after
+    assert f"{chosen} absent" in after
+
+
+def test_documents_are_searched_ordered_and_opened(page: Any) -> None:
+    items = page.locator("#document-list > li")
+    page.locator("#document-more").click()
+    assert items.count() == 40
+    page.get_by_label("Search").fill("NEWS-0017")
+    assert items.count() == 1
+    items.first.locator("summary").click()
+    opened = items.first.inner_text()
+    for part in ("Present, say:", "Words for it:", "Words against it:", "Everything else:"):
+        assert part in opened
+    page.get_by_label("Search").fill("no such word anywhere")
+    assert items.count() == 0
+    assert page.locator("#document-count").inner_text() == "0 of 90 documents"
+    page.get_by_label("Search").fill("")
+    page.get_by_label("Order").select_option("doubt")
+    doubts = [
+        float(text.split(" labels")[0].split("· ")[1]) for text in page.locator("summary .facts").all_inner_texts()
+    ]
+    assert doubts == sorted(doubts, reverse=True)
+    page.get_by_label("Class in doubt").select_option(index=1)
+    assert 0 < int(page.locator("#document-count").inner_text().split()[0]) < 90
+
+
+def test_charts_tell_their_values_to_mouse_and_keyboard(page: Any) -> None:
+    tip = page.locator("#tip")
+    page.locator("#bound circle").first.hover()
+    assert tip.inner_text().startswith("round 1:")
+    page.locator("#agreement svg").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert "kappa" in tip.inner_text() or "not known" in tip.inner_text()
+    assert page.locator("#say").inner_text() != ""
+    page.keyboard.press("Escape")
+    assert tip.is_hidden()
+    page.locator("#calibration-class").select_option(index=1)
+    assert page.locator("#calibration circle").count() > 0
+
+
+def test_everything_that_can_be_worked_is_reached_by_the_tab_key(page: Any) -> None:
+    wanted = set(
+        page.evaluate(
+            "() => [...document.querySelectorAll('button, input, select, summary, nav a')]"
+            ".filter(node => node.checkVisibility()).map((node, place) => (node.dataset.place = String(place)))"
+        )
+    )
+    reached = set()
+    for _ in range(2 * len(wanted) + 20):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.dataset.place"))
+    assert wanted <= reached
+
+
+def test_markup_in_names_and_texts_never_runs(browser: Any, injected: Path) -> None:
+    watched = Watched(browser, injected)
+    page = watched.page
+    for item in page.locator("#document-list > li > details").all():
+        item.locator("summary").click()
+    page.locator("#topic-class").select_option(index=1)
+    page.locator("#agreement rect").nth(1).hover()
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 2
+    assert page.locator("h1").inner_text() == INJECTED
+    assert INJECTED in page.locator("#document-list .text").first.inner_text()
+    assert INJECTED in page.locator("#annotator-table tbody th").first.inner_text()
+    assert INJECTED in page.locator("#tip").inner_text()
+    watched.context.close()
+    assert watched.faults == []
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_an_audit_of_accessibility_finds_no_serious_fault(
+    browser: Any, report: Path, colours: str, size: dict[str, int]
+) -> None:
+    audit = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="the audit needs: pip install axe-playwright-python"
+    )
+    watched = Watched(browser, report, color_scheme=colours)
+    watched.page.set_viewport_size(size)
+    watched.page.locator("#document-list summary").first.click()
+    found = audit.Axe().run(watched.page).response["violations"]
+    watched.context.close()
+    serious = [(fault["id"], fault["nodes"][0]["html"]) for fault in found if fault["impact"] in SERIOUS]
+    assert serious == []
+
+
+@pytest.mark.parametrize("path", ["report", "injected"])
+def test_a_phone_shows_the_whole_width(browser: Any, path: str, request: pytest.FixtureRequest) -> None:
+    watched = Watched(browser, request.getfixturevalue(path))
+    watched.page.set_viewport_size(PHONE)
+    watched.page.locator("#document-list summary").first.click()
+    assert watched.page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    watched.context.close()
+
+
+def test_dark_is_dark_and_light_is_light(browser: Any, report: Path) -> None:
+    brightness = {}
+    for colours in ("light", "dark"):
+        watched = Watched(browser, report, color_scheme=colours)
+        colour = watched.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        brightness[colours] = sum(int(part) for part in colour[4:-1].split(","))
+        watched.context.close()
+    assert brightness["dark"] < 200 < 600 < brightness["light"]
