@@ -99,6 +99,8 @@ class ReadOptions:
     """What a blank cell means: ``"abstained"`` or ``"none"``."""
     present_at: float | None = None
     """Cells are scores, and a score from here up means "present"."""
+    columns: tuple[tuple[str, str], ...] = ()
+    """Roles (annotator, label, labels, value, time) and the columns of votes that play them, if not named so."""
     ignore: tuple[str, ...] = ()
     """Columns of votes to leave out."""
     duplicates: str = "error"
@@ -215,7 +217,8 @@ def _require_votes(votes: Votes, path: Source) -> None:
 
 def _vote_options(options: ReadOptions) -> dict[str, Any]:
     names = ("classes", "layout", "partial", "blank", "present_at", "duplicates")
-    return {name: getattr(options, name) for name in names} | {"ignore": list(options.ignore), "doc": options.id}
+    given = {name: getattr(options, name) for name in names}
+    return given | {"ignore": list(options.ignore), "doc": options.id, **dict(options.columns)}
 
 
 def _export(kind: str, path: Source, options: ReadOptions) -> Dataset:
@@ -241,7 +244,7 @@ def _combined_table(path: Source, options: ReadOptions) -> Dataset:
     header = list(table.frame.columns)
     text = checks.find_column(header, "text", options.text, table.where)
     doc = checks.find_column(header, "doc", options.id, table.where)
-    if checks.find_column(header, "annotator", None, table.where) is None:
+    if checks.find_column(header, "annotator", dict(options.columns).get("annotator"), table.where) is None:
         table.where.fail("holds documents but no annotators; give the file with the votes as well")
     if text is None:
         table.where.fail("holds votes but no texts; give the documents as well, or use aggregate")
