@@ -58,7 +58,8 @@ def read_chunks(path: Source, size: int = 1000, encoding: str | None = None) -> 
         n_chunks += 1
         yield chunk
     if not n_chunks:
-        raise DataError("has no rows", file=file_name(path))
+        problem = "is empty; it needs at least one record" if kind == "jsonl" else "has a header but no rows"
+        raise DataError(problem, file=file_name(path))
 
 
 def _csv_chunks(path: Source, size: int, encoding: str | None) -> Iterator[Chunk]:

@@ -69,15 +69,12 @@ def emit_view(view: View, output: Path | None, form: str, *, force: bool = False
     if output is None and form == "people":
         with results():
             print_view(view)
-    elif form == "json":
-        with _stream(output, force=force) as stream:
-            stream.write(json.dumps([_plain(row) for row in view.rows], ensure_ascii=False, indent=1) + "\n")
     else:
         emit_records([view.rows], output, form, force=force)
 
 
 def emit_records(blocks: Iterable[Sequence[Record]], output: Path | None, form: str, *, force: bool = False) -> None:
-    """Records as they come, so that there may be any number of them; JSON means a line each.
+    """Records as they come, so that there may be any number of them.
 
     A list in a cell of CSV is written ``a;b``, and a mapping as a column for each of its keys.
     """
@@ -85,7 +82,7 @@ def emit_records(blocks: Iterable[Sequence[Record]], output: Path | None, form: 
         with replacing(output, force=force) as unfinished:
             _write_parquet(blocks, unfinished)
         return
-    write = {"people": _write_lines, "csv": _write_csv, "json": _write_json_lines, "jsonl": _write_json_lines}[form]
+    write = {"people": _write_lines, "csv": _write_csv, "json": _write_json, "jsonl": _write_json_lines}[form]
     with _stream(output, force=force) as stream:
         write(blocks, stream)
 
@@ -126,6 +123,14 @@ def _write_csv(blocks: Iterable[Sequence[Record]], stream: TextIO) -> None:
         writer.writerow(cells)
 
 
+def _write_json(blocks: Iterable[Sequence[Record]], stream: TextIO) -> None:
+    before = "[\n"
+    for record in chain.from_iterable(blocks):
+        stream.write(f"{before} {json.dumps(_plain(record), ensure_ascii=False)}")
+        before = ",\n"
+    stream.write("[]\n" if before == "[\n" else "\n]\n")
+
+
 def _write_json_lines(blocks: Iterable[Sequence[Record]], stream: TextIO) -> None:
     for record in chain.from_iterable(blocks):
         stream.write(json.dumps(_plain(record), ensure_ascii=False) + "\n")
@@ -155,7 +160,7 @@ def _flat(record: Record) -> Record:
     for name, value in record.items():
         if name == "probabilities":
             cells |= {f"p_{label}": probability for label, probability in value.items()}
-        elif name == "words":
+        elif isinstance(value, dict):
             cells[name] = " | ".join(f"{label}: {_words_text(words)}" for label, words in value.items())
         elif isinstance(value, (list, tuple)):
             cells[name] = label_text(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -47,11 +48,12 @@ def predict(
     from palda.present.standard_input import local
 
     found = load(model).set_params(n_jobs=jobs)
-    with Talk(quiet=quiet).notes(), local(documents) as file, ShareBar("documents", quiet=quiet) as bar:
+    no_bar = quiet or (output is None and sys.stdout.isatty())  # the results show how far things are
+    with Talk(quiet=quiet).notes(), local(documents) as file, ShareBar("documents", quiet=no_bar) as bar:
         size = _EXPLAINED_CHUNK if explain else _CHUNK
         chunks = stream_documents(file, id=id_, text=text, encoding=encoding, size=size)
         blocks = predictions(found, chunks, words if explain else 0, bar.move)
-        emit_records(blocks, output, "jsonl" if form == "json" else form, force=force)
+        emit_records(blocks, output, "jsonl" if as_json else form, force=force)
 
 
 def evaluate(
