@@ -175,6 +175,11 @@ def has_reports() -> bool:
 
 
 def write_report_of(model: PALDA | CrowdPALDA, output: Path, *, force: bool) -> None:
-    """Report on a loaded model, with the texts and votes that its file keeps."""
+    """Report on a loaded model, with the texts and votes that its file keeps, and the words that texts are made of."""
     write = import_module("palda.present.report").write_report
-    write(model, output, texts=model.texts_, votes=model.votes_, force=force)
+    counts = None
+    if model.texts_ is not None and model.words_ is not None:
+        counts = model.words_.transform(model.texts_)
+    write(
+        model, output, texts=model.texts_, votes=model.votes_, X=counts, words=model.vocabulary_.tolist(), force=force
+    )
