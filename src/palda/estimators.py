@@ -382,6 +382,9 @@ class CrowdPALDA(TopicEstimator):
 
     def _attachments(self, words: Any, texts: Any, votes: Any) -> Attachments:
         found = super()._attachments(words, texts, votes)
+        ids = getattr(texts, "doc_ids", self.doc_ids_)
+        if not np.array_equal(ids, self.doc_ids_):
+            raise ValueError("texts are of other documents than those the model learned from, or in another order")
         if found.texts is not None and len(found.texts) != len(self.doc_ids_):
             raise ValueError(f"there are {len(found.texts)} texts for {len(self.doc_ids_)} documents")
         return found

@@ -103,7 +103,7 @@ def test_a_simulation_can_be_read_and_is_not_written_over(palda: Palda, tmp_path
 def test_the_demo_tells_its_story_and_leaves_files_to_go_on_with(
     palda: Palda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo.main, "__defaults__", (Path("palda-demo"), 60))
+    monkeypatch.setattr(demo.main, "__defaults__", (Path("palda-demo"), 45))
     monkeypatch.chdir(tmp_path)
     ended = palda("demo", "--jobs", 1)
     assert ended.code == 0

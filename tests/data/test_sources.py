@@ -131,6 +131,9 @@ def test_archives_and_folders_are_doccano(tmp_path: Path) -> None:
             lines = [json.dumps({"id": k, "text": f"text {k}", "label": ["x"] if k else ["y"]}) for k in range(3)]
             archive.writestr(f"{user}.jsonl", "\n".join(lines))
     assert guess_format(tmp_path) == "doccano"
+    with pytest.raises(DataError, match="are not known"):
+        guess_format((tmp_path / "e.zip").rename(tmp_path / "e.xlsx"))
+    (tmp_path / "e.xlsx").rename(tmp_path / "e.zip")
     dataset = read_dataset(tmp_path / "e.zip")
     assert dataset.classes.tolist() == ["x", "y"]
     assert len(read_any_votes(tmp_path / "e.zip")) == 12

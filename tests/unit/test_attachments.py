@@ -120,6 +120,7 @@ def test_a_corpus_names_the_columns(tmp_path: Path) -> None:
     [
         ({"texts": ["one"]}, "1 texts for 30 documents"),
         ({"texts": [1] * 30}, "texts must be strings"),
+        ({"texts": NEWS.documents.take(slice(None, None, -1))}, "in another order"),
         ({"words": TextWords().fit(["a few other words"])}, "pass the transformer that made X"),
         ({"votes": simulate.crowd(NEWS, [0.9] * 5, votes_per_doc=5)[0]}, "not the votes that the model learned from"),
     ],

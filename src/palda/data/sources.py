@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from pathlib import Path
@@ -169,7 +168,7 @@ def read_gold(
 
 def guess_format(path: Source, encoding: str | None = None) -> str:
     """Which platform exported a file, from its name and the names in its first record; ``"table"`` if none did."""
-    if Path(path).is_dir() or zipfile.is_zipfile(path):
+    if Path(path).is_dir() or Path(path).suffix.lower() == ".zip":
         return "doccano"
     chunk = next(read_chunks(path, 1, encoding))
     names = set(chunk.table.frame.columns)

@@ -15,7 +15,7 @@ import typer
 from palda.errors import PaldaError
 from palda.present.commands import apply, inspect, learn, play
 from palda.present.commands.paper import reproduce
-from palda.present.console import ClosedPipeError, as_options
+from palda.present.console import ClosedPipeError, as_options, printable
 
 __all__ = ["app", "main"]
 
@@ -67,7 +67,7 @@ def main() -> None:
     try:
         app()
     except PaldaError as error:
-        sys.stderr.write(f"palda: {as_options(str(error))}\n")
+        sys.stderr.write(f"palda: {printable(as_options(str(error)))}\n")
         sys.exit(1)
     except ClosedPipeError:
         sys.exit(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
@@ -53,7 +54,7 @@ class Talk:
     def say(self, text: str) -> None:
         """One line."""
         if not self.quiet:
-            sys.stderr.write(f"palda: {text}\n")
+            sys.stderr.write(f"palda: {printable(text)}\n")
 
     @contextmanager
     def notes(self) -> Iterator[None]:
@@ -73,7 +74,12 @@ class Talk:
 
 @contextmanager
 def results() -> Iterator[None]:
-    """Inside, results are written to standard output; a pipe that is closed meanwhile ends the command quietly."""
+    """Inside, results are written to standard output; a pipe that is closed meanwhile ends the command quietly.
+
+    What the encoding of the output does not have is spelled out rather than an error.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         yield
         sys.stdout.flush()

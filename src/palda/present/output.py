@@ -93,7 +93,10 @@ def _stream(output: Path | None, *, force: bool) -> Iterator[TextIO]:
         with results():
             yield sys.stdout
     else:
-        with replacing(output, force=force) as unfinished, unfinished.open("w", encoding="utf-8", newline="") as stream:
+        with (
+            replacing(output, force=force) as unfinished,
+            unfinished.open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream,
+        ):
             yield stream
 
 
