@@ -25,7 +25,7 @@ $(DEV): pyproject.toml | $(BIN)/python
 	@touch $@ $(CORE)
 
 demo: $(CORE)  ## the main job on simulated data, no files needed
-	@$(BIN)/python -m palda.present.demo
+	@$(BIN)/palda demo --force
 
 check: $(DEV)  ## linter, types, import contracts
 	$(BIN)/ruff format --check --quiet .

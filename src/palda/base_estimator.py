@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from palda import metrics
+from palda.attachments import Attachments, packed, texts_array, unpacked
 from palda.base_rate_fit import fit_base_rates, word_probs
 from palda.crowd import CrowdSettings
 from palda.data.types import Corpus, names_array
@@ -40,7 +41,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.annotators.base import AnnotatorModel
-    from palda.data.types import Counts
+    from palda.data.frozen import Strings
+    from palda.data.types import Counts, Votes
+    from palda.data.words import TextWords, ValueWords
     from palda.explain import WordTable
     from palda.fit import Best, Labelled, Shard
     from palda.learn import Learned
@@ -64,6 +67,13 @@ _MEASURES = ("micro_f1", "macro_f1", "jaccard")
 
 class TopicEstimator(TransformerMixin, BaseEstimator):
     """Parameters are checked when ``fit`` is called; what was learned is in attributes that end in an underscore."""
+
+    words_: TextWords | ValueWords | None = None
+    """What turns texts or values into counts; known after ``load`` of a file that keeps it."""
+    texts_: Strings | None = None
+    """Texts of the training documents, likewise."""
+    votes_: Votes | None = None
+    """Votes that the model learned from, likewise."""
 
     def _settings(self, annotators: AnnotatorModel | None = None) -> Settings:
         self._check_settings()
@@ -110,17 +120,26 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
 
     def _counts(self, X: Any, *, reset: bool) -> Counts:
         """Counts as a canonical CSR matrix; the caller's own is never changed."""
+        names = X.vocabulary if isinstance(X, Corpus) else None
         if isinstance(X, Corpus):
             X = X.counts
         checked = validate_data(
             self, X, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32, np.int64, np.int32),
             ensure_non_negative=True,
         )  # fmt: skip
+        if reset:
+            self.words_ = self.texts_ = self.votes_ = None
+            self.vocabulary_ = self._column_names() if names is None else names
         counts: Counts = sparse.csr_array(checked)
         if not counts.has_canonical_format:
             counts = counts.copy()
             counts.sum_duplicates()
         return counts
+
+    def _column_names(self) -> NDArray[Any]:
+        """Names of the columns of X where scikit-learn knows them, else their numbers."""
+        names: NDArray[Any] = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
+        return names
 
     def _plan(self, counts: Counts, n_classes: int, settings: Settings) -> tuple[TopicPlan, int]:
         """How topics are fitted, and a seed for everything else that is drawn."""
@@ -291,8 +310,7 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         chosen = list(range(len(self.classes_))) if label is None else [self._class_number(label)]
         counts = self._counts(X, reset=False)
-        names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
-        names = np.append(names.astype(object), REST)  # the last one is found under -1
+        names = np.append(self.vocabulary_.astype(object), REST)  # the last one is found under -1
         ids = names_array(X.doc_ids) if isinstance(X, Corpus) else np.arange(counts.shape[0])
         tables = []
         for column, table in zip(chosen, self._word_tables(counts, chosen), strict=True):
@@ -332,8 +350,29 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
         """Micro-F1 of the predictions against the truth; unknown labels are left out."""
         return float(metrics.micro_f1(label_table(y)[0], self.predict(X)))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one file, whole or not at all; ``palda.load`` reads it back."""
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        words: TextWords | ValueWords | None = None,
+        texts: Any = None,
+        votes: Any = None,
+    ) -> None:
+        """Write the fitted model to one file, whole or not at all; ``palda.load`` reads it back.
+
+        Parameters
+        ----------
+        path
+            File to write; an older one is replaced.
+        words
+            The fitted transformer that made X; the loaded model has it as ``words_`` and can so read new texts.
+        texts
+            Texts of the training documents, row by row of X, for reports: ``texts_``.
+        votes
+            The votes that the model learned from, for reports: ``votes_``. Only of a model of a crowd.
+
+        A loaded model that is saved again keeps what it was saved with.
+        """
         check_is_fitted(self)
         arrays: dict[str, NDArray[Any]] = state_of_params(self._params) | state_of_prior(self._prior, self.label_prior)
         arrays |= {"lower_bounds": self.lower_bounds_, "thresholds": self.thresholds_}
@@ -347,8 +386,43 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
         }
         if hasattr(self, "feature_names_in_"):
             state["feature_names"] = self.feature_names_in_.tolist()
+        elif self.vocabulary_.dtype == object:
+            state["vocabulary"] = self.vocabulary_.tolist()
         self._add_state(arrays, state)
-        save_state(path, arrays, state)
+        attached_arrays, attached_state = packed(self._attachments(words, texts, votes))
+        save_state(path, arrays | attached_arrays, state | attached_state)
+
+    def _attachments(self, words: TextWords | ValueWords | None, texts: Any, votes: Any) -> Attachments:
+        """What goes into the file beside the model: what is given, else what a loaded model came with."""
+        words = self.words_ if words is None else words
+        if words is not None and len(words.get_feature_names_out()) != self.n_features_in_:
+            raise ValueError(
+                f"words makes {len(words.get_feature_names_out())} columns, but the model was fitted on "
+                f"{self.n_features_in_}; pass the transformer that made X"
+            )
+        kept = self.texts_ if texts is None else texts_array(texts)
+        return Attachments(words, kept, self._votes_to_keep(votes))
+
+    def _votes_to_keep(self, votes: Any) -> Votes | None:
+        if votes is not None:
+            raise ValueError(f"{type(self).__name__} learns from labels and has no votes to keep")
+        return None
+
+    def _axes_of_votes(self) -> tuple[Strings, Strings, Strings] | None:
+        """Documents, annotators and classes, for a model that learned from votes."""
+        return None
+
+    def _take_attachments(self, saved: SavedModel) -> None:
+        """Take what the file holds beside the model."""
+        self.words_, self.texts_, self.votes_ = unpacked(saved.arrays, saved.state, self._axes_of_votes())
+        self.vocabulary_ = self._column_names()
+        if "vocabulary" in saved.state:
+            listed = as_many(saved.state["vocabulary"], self._params.topic_words.T, "words")
+            self.vocabulary_ = names_array(listed)
+        elif self.words_ is not None and not hasattr(self, "feature_names_in_"):
+            self.vocabulary_ = self.words_.get_feature_names_out()
+        if self.words_ is not None:
+            as_many(list(self.words_.get_feature_names_out()), self._params.topic_words.T, "words")
 
     def _add_state(self, arrays: dict[str, NDArray[Any]], state: dict[str, Any]) -> None:
         raise NotImplementedError

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.annotators.base import AnnotatorBelief, AnnotatorModel
+    from palda.attachments import Attachments
+    from palda.data.frozen import Strings
+    from palda.data.types import Votes
     from palda.persist import SavedModel
 
     Array = NDArray[np.float64]
@@ -98,6 +101,8 @@ class PALDA(ClassifierMixin, TopicEstimator):
         Number of topics.
     temper_
         How much the topics' words of a document are believed, chosen on documents held back.
+    vocabulary_
+        Names of the columns of X: those of a ``Corpus`` or data frame, else numbers.
     """
 
     def __init__(
@@ -366,6 +371,27 @@ class CrowdPALDA(TopicEstimator):
             }
         )
 
+    def _votes_to_keep(self, votes: Any) -> Votes | None:
+        if votes is None:
+            return self.votes_
+        given = as_votes(votes, self.doc_ids_, len(self.doc_ids_))
+        axes = (given.annotators, self.annotators_), (given.classes, self.classes_)
+        if not all(np.array_equal(*pair) for pair in axes):
+            raise ValueError("these are not the votes that the model learned from: annotators or classes differ")
+        return given
+
+    def _attachments(self, words: Any, texts: Any, votes: Any) -> Attachments:
+        found = super()._attachments(words, texts, votes)
+        ids = getattr(texts, "doc_ids", self.doc_ids_)
+        if not np.array_equal(ids, self.doc_ids_):
+            raise ValueError("texts are of other documents than those the model learned from, or in another order")
+        if found.texts is not None and len(found.texts) != len(self.doc_ids_):
+            raise ValueError(f"there are {len(found.texts)} texts for {len(self.doc_ids_)} documents")
+        return found
+
+    def _axes_of_votes(self) -> tuple[Strings, Strings, Strings]:
+        return self.doc_ids_, self.annotators_, self.classes_
+
     def _add_state(self, arrays: dict[str, NDArray[Any]], state: dict[str, Any]) -> None:
         arrays |= {
             "consensus": self.consensus_,
@@ -388,6 +414,8 @@ class CrowdPALDA(TopicEstimator):
 def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> PALDA | CrowdPALDA:
     """Model that ``save`` wrote; it predicts bit for bit what it predicted before. Nothing in the file is executed.
 
+    What ``save`` was given beside the model is in ``words_``, ``texts_`` and ``votes_``, each None if it was not.
+
     A plugged-in classifier is restored only if all its types are scikit-learn's or NumPy's own, or named in
     ``trusted``, such as ``"my_package.MyClassifier"``.
     """
@@ -396,6 +424,7 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> PALDA 
     try:
         model = kinds[saved.state["estimator"]](**saved.state["settings"])
         model._take_state(saved, tuple(trusted))  # noqa: SLF001 - the model's own second half of construction
+        model._take_attachments(saved)  # noqa: SLF001
     except (KeyError, TypeError, ValueError) as wrong:
         if isinstance(wrong, ModelFileError):
             raise

@@ -38,7 +38,10 @@ def call(monkeypatch: pytest.MonkeyPatch) -> Call:
     return run
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["reproduce", "--help"], ["reproduce", "table1", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["fit", "--help"], ["predict", "--help"], ["reproduce", "--help"], ["reproduce", "table1", "--help"]],
+)
 def test_help_loads_no_heavy_package(arguments: list[str]) -> None:
     script = (
         "import sys\nfrom palda.present import cli\n"

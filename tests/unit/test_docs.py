@@ -54,14 +54,6 @@ def test_make_targets_and_links_of_a_page_exist(page: Path) -> None:
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
-def test_the_demo_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from palda.present import demo
-
-    monkeypatch.setattr(demo.run, "__defaults__", (150, 0))
-    demo.main()
-    assert "palda consensus" in capsys.readouterr().out
-
-
 def test_the_picture_of_the_readme_is_drawn_by_its_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from palda.present import demo
 

@@ -18,7 +18,7 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 import numpy as np
 
@@ -35,11 +35,18 @@ if TYPE_CHECKING:
 __all__ = [
     "Table",
     "as_table",
+    "check_header",
+    "check_width",
+    "csv_dialect",
     "csv_rows",
     "decode_text",
     "file_name",
     "json_document",
+    "json_frame",
     "json_lines",
+    "json_records",
+    "kind_of",
+    "open_bytes",
     "read_bytes",
     "read_table",
     "read_text",
@@ -48,6 +55,7 @@ __all__ = [
 _GZIP = b"\x1f\x8b"
 _ENCODINGS_BY_MARK = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _DELIMITERS = (",", "\t", ";", "|")
+_TAB_SUFFIXES = frozenset({".tsv", ".tab"})
 _LONGEST_FIELD = (1 << 31) - 1  # of a csv cell; Windows takes no larger number
 _BROKEN_COMPRESSION = (EOFError, zlib.error, gzip.BadGzipFile)
 
@@ -70,7 +78,7 @@ def file_name(path: str | os.PathLike[str]) -> str:
 
 
 @contextmanager
-def _open(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def open_bytes(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Decompressed bytes; a file is gzipped when its first bytes say so, whatever it is called."""
     name = file_name(path)
     try:
@@ -90,7 +98,7 @@ def _open(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """Whole content of a file, decompressed."""
-    with _open(path) as stream:
+    with open_bytes(path) as stream:
         return stream.read()
 
 
@@ -134,35 +142,50 @@ def _encoding(head: bytes, given: str | None, name: str) -> str:
 # Tables of any kind
 
 
-def as_table(source: str | os.PathLike[str] | pd.DataFrame, encoding: str | None = None) -> Table:
-    """Table from a path or from a frame that is already there."""
+def as_table(source: str | os.PathLike[str] | pd.DataFrame | Table, encoding: str | None = None) -> Table:
+    """Table from a path, from a frame that is already there, or one that was read before."""
     import pandas as pd
 
+    if isinstance(source, Table):
+        return source
     if isinstance(source, pd.DataFrame):
         frame = source.rename(columns=lambda column: str(column).strip())
         where = Where(first_row=0)
-        _check_header(list(frame.columns), where)
+        check_header(list(frame.columns), where)
         return Table(frame, where, declared=True)
     return read_table(source, encoding)
 
 
 def read_table(path: str | os.PathLike[str], encoding: str | None = None) -> Table:
     """Table from CSV, TSV, JSON lines, a JSON list of objects, or Parquet, each also gzipped."""
+    kind = kind_of(path)
+    if kind == "parquet":
+        return _parquet_table(read_bytes(path), file_name(path))
+    if kind in {"json", "jsonl"}:
+        return _json_table(read_text(path, encoding), file_name(path))
+    return _csv_table(path, encoding)
+
+
+def kind_of(path: str | os.PathLike[str]) -> Literal["csv", "json", "jsonl", "parquet"]:
+    """What the name of a file says about its content; .gz does not count."""
     suffixes = [suffix.lower() for suffix in Path(path).suffixes if suffix.lower() not in {".gz", ".gzip"}]
-    kind = suffixes[-1] if suffixes else ""
-    name = file_name(path)
-    if kind in {".parquet", ".pq"}:
-        return _parquet_table(read_bytes(path), name)
-    if kind in {".jsonl", ".ndjson", ".json"}:
-        return _json_table(read_text(path, encoding), name)
-    if kind in {".csv", ".tsv", ".tab", ".txt", ""}:
-        return _csv_table(path, encoding, "\t" if kind in {".tsv", ".tab"} else None)
+    suffix = suffixes[-1] if suffixes else ""
+    if suffix in {".parquet", ".pq"}:
+        return "parquet"
+    if suffix == ".json":
+        return "json"
+    if suffix in {".jsonl", ".ndjson"}:
+        return "jsonl"
+    if suffix in {".csv", ".txt", "", *_TAB_SUFFIXES}:
+        return "csv"
     raise DataError(
-        f"files ending in {kind!r} are not known; use .csv, .tsv, .jsonl or .parquet (or .gz of them)", file=name
+        f"files ending in {suffix!r} are not known; use .csv, .tsv, .jsonl or .parquet (or .gz of them)",
+        file=file_name(path),
     )
 
 
-def _check_header(header: list[str], where: Where) -> None:
+def check_header(header: list[str], where: Where) -> None:
+    """Complain about columns without a name, and about names that occur twice."""
     where_header = Where(where.file, first_row=1)
     record = None if where.file is None else 0
     for position, column in enumerate(header, start=1):
@@ -176,14 +199,9 @@ def _check_header(header: list[str], where: Where) -> None:
 # CSV
 
 
-def _csv_table(path: str | os.PathLike[str], encoding: str | None, delimiter: str | None) -> Table:
+def _csv_table(path: str | os.PathLike[str], encoding: str | None) -> Table:
     name = file_name(path)
-    with _open(path) as stream:
-        head = stream.read(1 << 16)
-    chosen = _encoding(head[:4], encoding, name)
-    if not head.strip():
-        raise _empty_file(name)
-    separator = delimiter or _guess_delimiter(head, chosen)
+    chosen, separator = csv_dialect(path, encoding)
     try:
         frame = _fast_csv(path, chosen, separator)
         where = Where(name)
@@ -192,6 +210,18 @@ def _csv_table(path: str | os.PathLike[str], encoding: str | None, delimiter: st
     if not len(frame):
         raise DataError("has a header but no rows", file=name)
     return Table(frame, where)
+
+
+def csv_dialect(path: str | os.PathLike[str], encoding: str | None) -> tuple[str, str]:
+    """Encoding and delimiter of a CSV file, from its first bytes and its name."""
+    name = file_name(path)
+    with open_bytes(path) as stream:
+        head = stream.read(1 << 16)
+    chosen = _encoding(head[:4], encoding, name)
+    if not head.strip():
+        raise _empty_file(name)
+    is_tabs = any(suffix.lower() in _TAB_SUFFIXES for suffix in Path(path).suffixes[-2:])
+    return chosen, "\t" if is_tabs else _guess_delimiter(head, chosen)
 
 
 def _empty_file(name: str) -> DataError:
@@ -207,9 +237,9 @@ def _guess_delimiter(head: bytes, encoding: str) -> str:
 def _fast_csv(path: str | os.PathLike[str], encoding: str, delimiter: str) -> pd.DataFrame:
     import pandas as pd
 
-    with _open(path) as stream:
+    with open_bytes(path) as stream:
         header, columns = regular_columns(stream, encoding, delimiter)
-    _check_header(header, Where(file_name(path)))
+    check_header(header, Where(file_name(path)))
     return pd.DataFrame(dict(zip(header, columns, strict=True)), copy=False)
 
 
@@ -231,13 +261,23 @@ def csv_rows(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[
 
 def _careful_csv(path: str | os.PathLike[str], encoding: str, delimiter: str) -> tuple[pd.DataFrame, Where]:
     """Frame of categorical columns, row by row; a cell that occurs again is not kept again."""
-    with _open(path) as stream:
+    with open_bytes(path) as stream:
         lines = io.TextIOWrapper(stream, "utf-8-sig" if encoding == "utf-8" else encoding, newline="")
         try:
             return _coded_rows(csv_rows(lines, delimiter, file_name(path)), delimiter, file_name(path))
         except UnicodeError:
             read_text(path, encoding)  # raises the error that names the row
             raise
+
+
+def check_width(row: list[str], header: list[str], delimiter: str, where: Where) -> None:
+    """Complain about a row with more or fewer cells than the header has."""
+    if len(row) != len(header):
+        where.fail(
+            f"has {len(row)} cells where the header has {len(header)}; quote cells that hold {delimiter!r}, "
+            "or add or remove cells",
+            0,
+        )
 
 
 def _coded_rows(rows: Iterator[tuple[int, list[str]]], delimiter: str, name: str) -> tuple[pd.DataFrame, Where]:
@@ -247,17 +287,11 @@ def _coded_rows(rows: Iterator[tuple[int, list[str]]], delimiter: str, name: str
     if not first:
         raise _empty_file(name)
     header = [cell.strip() for cell in first]
-    _check_header(header, Where(name))
+    check_header(header, Where(name))
     numbers = array("q")
     columns: list[tuple[dict[str, int], array[int]]] = [({}, array("i")) for _ in header]
     for number, row in rows:
-        if len(row) != len(header):
-            raise DataError(
-                f"has {len(row)} cells where the header has {len(header)}; quote cells that hold {delimiter!r}, "
-                "or add or remove cells",
-                file=name,
-                row=number,
-            )
+        check_width(row, header, delimiter, Where(name, first_row=number))
         numbers.append(number)
         for cell, (places, codes) in zip(row, columns, strict=True):
             codes.append(places.setdefault(cell, len(places)))
@@ -295,7 +329,12 @@ def json_document(path: str | os.PathLike[str], encoding: str | None = None) -> 
 
 def json_lines(text: str, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Objects of a JSON lines file with their line numbers; blank lines are passed over."""
-    for number, line in enumerate(text.split("\n"), start=1):
+    return json_records(text.split("\n"), name)
+
+
+def json_records(lines: Iterable[str], name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Objects, one a line, with their line numbers; blank lines are passed over."""
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         record = _parse_json(line, name, number)
@@ -307,8 +346,6 @@ def json_lines(text: str, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _json_table(text: str, name: str) -> Table:
-    import pandas as pd
-
     if not text.strip():
         raise DataError("is empty; it needs at least one record", file=name)
     if text.lstrip().startswith("["):
@@ -320,11 +357,18 @@ def _json_table(text: str, name: str) -> Table:
         records = list(json_lines(text, name))
     if not records:
         raise DataError("is empty; it needs at least one record", file=name)
+    return json_frame(records, name)
+
+
+def json_frame(records: list[tuple[int, dict[str, Any]]], name: str) -> Table:
+    """Table of numbered objects; what an object does not have is missing."""
+    import pandas as pd
+
     header = list(dict.fromkeys(column for _, record in records for column in record))
     if not header:
         raise DataError("has records but no columns", file=name)
     stripped = [column.strip() for column in header]
-    _check_header(stripped, Where(name))
+    check_header(stripped, Where(name))
     frame = pd.DataFrame(
         {
             new: pd.Series([record.get(old) for _, record in records], dtype=object)
@@ -343,7 +387,7 @@ def _parquet_table(data: bytes, name: str) -> Table:
     try:
         arrow = parquet.read_table(io.BytesIO(data))
         header = [column.strip() for column in arrow.column_names]
-        _check_header(header, Where(name, first_row=1))
+        check_header(header, Where(name, first_row=1))
         frame = arrow.rename_columns(header).to_pandas(ignore_metadata=True)
     except (pa.ArrowException, OSError, ValueError, TypeError) as broken:
         if isinstance(broken, DataError):

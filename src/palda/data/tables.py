@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from palda.data.frozen import Strings
 
-    Source = str | os.PathLike[str] | pd.DataFrame
+    Source = str | os.PathLike[str] | pd.DataFrame | Table
     Layout = Literal["auto", "long", "wide", "lists"]
 
 __all__ = ["read_documents", "read_votes"]

@@ -7,90 +7,59 @@ they run, so that ``palda --help`` answers at once.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
 from palda.errors import PaldaError
-from palda.evaluate.experiments import ALL_SETS, EXPERIMENTS, Choice, Experiment
+from palda.present.commands import apply, inspect, learn, play
+from palda.present.commands.paper import reproduce
+from palda.present.console import ClosedPipeError, as_options, printable
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(
-    help="Multi-label data, labelled by a noisy crowd, made usable.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-reproduce = typer.Typer(
-    help="Run the paper's experiments again, and ours beside them. What is done is kept: a second start goes on.",
-    no_args_is_help=True,
-)
-app.add_typer(reproduce, name="reproduce")
+_INTERRUPTED = 130  # what shells expect after Ctrl-C
 
-ResultsFolder = Annotated[Path, typer.Option("--output", "-o", help="Folder with finished cells, tables and figures.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Fewer seeds and smaller grids: about 15 minutes on 2 cores.")]
-Sets = Annotated[str | None, typer.Option(help=f"Data sets, separated by commas: {', '.join(ALL_SETS)}.")]
-Methods = Annotated[str | None, typer.Option(help="Methods, separated by commas.")]
-Seeds = Annotated[int | None, typer.Option(min=1, help="How many seeds.")]
-Jobs = Annotated[int | None, typer.Option(min=1, help="Cells at a time, a process each; by default one a core.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print the tables as CSV.")]
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown")
 
 
-def _add_experiment(experiment: Experiment) -> None:
-    """One command for every experiment; they differ in name alone."""
-    known = f"Methods: {', '.join(experiment.methods)}."
-
-    @reproduce.command(experiment.name, help=f"{experiment.title[0].upper()}{experiment.title[1:]}.\n\n{known}")
-    def command(
-        output: ResultsFolder = Path("palda-results"),
-        quick: Quick = False,
-        sets: Sets = None,
-        methods: Methods = None,
-        seeds: Seeds = None,
-        jobs: Jobs = None,
-        as_json: AsJson = False,
-        as_csv: AsCsv = False,
-    ) -> None:
-        if as_json and as_csv:
-            raise typer.BadParameter("choose one of --json and --csv")
-        choice = Choice(
-            quick, _chosen(sets, ALL_SETS, "--sets"), _chosen(methods, experiment.methods, "--methods"), seeds
-        )
-        from palda.present.reproduce import run_experiment
-
-        form = "json" if as_json else "csv" if as_csv else "table"
-        raise typer.Exit(run_experiment(experiment, choice, output, jobs, form))
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"palda {version('palda')}\n")
+        raise typer.Exit
 
 
-for _experiment in EXPERIMENTS.values():
-    _add_experiment(_experiment)
-
-
-@reproduce.command()
-def page(
-    file: Annotated[Path, typer.Argument(help="A Markdown page with <!-- table1 --> ... <!-- /table1 --> in it.")],
-    output: ResultsFolder = Path("palda-results"),
-    check: Annotated[bool, typer.Option("--check", help="Only say whether the page matches the cells.")] = False,
+@app.callback()
+def palda(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and stop.", show_default="off"
+        ),
+    ] = False,
 ) -> None:
-    """Write the tables of finished cells into a page, between the markers of each experiment."""
-    from palda.present.reproduce import write_page
+    """Multi-label data, labelled by a noisy crowd, made usable.
 
-    raise typer.Exit(write_page(file, output, check=check))
+    Start with: palda demo
+    """
 
 
-def _chosen(text: str | None, known: tuple[str, ...], option: str) -> tuple[str, ...] | None:
-    """Names from a list with commas, each once."""
-    if text is None:
-        return None
-    names = tuple(dict.fromkeys(name for name in text.replace(",", " ").split()))
-    wrong = [name for name in names if name not in known]
-    if wrong or not names:
-        problem = f"{wrong[0]!r} is not known" if wrong else "nothing is named"
-        raise typer.BadParameter(f"{problem}; choose from {', '.join(known)}", param_hint=option)
-    return names
+for _command in (
+    learn.fit,
+    apply.predict,
+    inspect.consensus,
+    inspect.annotators,
+    inspect.topics,
+    inspect.suggest,
+    inspect.report,
+    apply.evaluate,
+    learn.aggregate,
+    play.simulate,
+    play.demo,
+):
+    app.command()(_command)
+app.add_typer(reproduce, name="reproduce")
 
 
 def main() -> None:
@@ -98,8 +67,13 @@ def main() -> None:
     try:
         app()
     except PaldaError as error:
-        sys.stderr.write(f"palda: {error}\n")
+        sys.stderr.write(f"palda: {printable(as_options(str(error)))}\n")
         sys.exit(1)
+    except ClosedPipeError:
+        sys.exit(0)
+    except KeyboardInterrupt:
+        sys.stderr.write("palda: stopped\n")
+        sys.exit(_INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,129 @@
+"""The work of ``palda fit`` and ``palda aggregate``, from files to a model file and what is said about it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from palda.aggregation import Aggregation
+from palda.aggregation import aggregate as aggregate_library
+from palda.data.sources import read_any_votes, read_dataset, read_gold
+from palda.data.types import Corpus, Documents
+from palda.data.words import TextWords, ValueWords
+from palda.errors import PaldaError
+from palda.estimators import CrowdPALDA
+from palda.present.console import printable, results
+from palda.present.standard_input import local
+from palda.present.views import crowd_summary, fit_summary
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from palda.data.sources import ReadOptions
+    from palda.data.types import Dataset, Votes
+    from palda.present.views import CrowdSummary
+
+__all__ = ["Plan", "aggregate_votes", "fit_and_save", "read_files", "show"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How documents become words, and words and votes a model."""
+
+    n_topics: Any
+    annotators: str
+    label_prior: str
+    max_iter: int
+    language: str
+    min_count: int
+    ngrams: int
+    n_bins: int
+    seed: int
+    n_jobs: int | None
+
+    def words_for(self, dataset: Dataset) -> TextWords | ValueWords:
+        """What turns the documents into counts."""
+        if not isinstance(dataset.corpus, Documents):
+            return ValueWords(self.n_bins, random_state=self.seed)
+        language = None if self.language == "none" else self.language
+        return TextWords(language, min_count=self.min_count, ngrams=(1, self.ngrams))
+
+    def model(self, *, verbose: bool) -> CrowdPALDA:
+        """Estimator with the settings asked for."""
+        return CrowdPALDA(
+            self.n_topics, annotators=self.annotators, label_prior=self.label_prior, max_iter=self.max_iter,
+            n_jobs=self.n_jobs, random_state=self.seed, verbose=int(verbose),
+        )  # fmt: skip
+
+
+def read_files(documents: Path, votes: Path | None, gold: Path | None, options: ReadOptions) -> Dataset:
+    """Documents, votes and whatever labels are known, of which a file of its own has the last word."""
+    if str(documents) == "-" and str(votes) == "-":
+        raise PaldaError("only one of the files can be standard input")
+    with local(documents) as documents_file, local(votes) as votes_file:
+        dataset = read_dataset(documents_file, votes_file, options)
+    if gold is None:
+        return dataset
+    known = read_gold(gold, dataset.doc_ids, dataset.classes, options.encoding)
+    return replace(dataset, gold=np.where(known >= 0, known, dataset.gold))
+
+
+def fit_and_save(dataset: Dataset, plan: Plan, output: Path, *, keep_texts: bool, verbose: bool) -> CrowdPALDA:
+    """Fitted model, which is in the file as well."""
+    words = plan.words_for(dataset)
+    items: Any = dataset.corpus
+    counts = words.fit_transform(items)
+    corpus = Corpus.from_counts(counts, words.get_feature_names_out(), dataset.doc_ids)
+    model = plan.model(verbose=verbose)
+    model.fit(corpus, dataset.votes, gold=dataset.gold if (dataset.gold >= 0).any() else None)
+    texts = dataset.corpus.texts if keep_texts and isinstance(dataset.corpus, Documents) else None
+    model.save(output, words=words, texts=texts, votes=dataset.votes)
+    return model
+
+
+def show(model: CrowdPALDA, votes: Votes, output: Path, *, as_json: bool) -> None:
+    """Print what was found, and what to do with it."""
+    summary = fit_summary(model, votes)
+    with results():
+        if as_json:
+            sys.stdout.write(
+                json.dumps(summary.as_dict() | {"model": str(output)}, ensure_ascii=False, indent=1) + "\n"
+            )
+            return
+        lines = [*summary.lines(), ("written", f"{output} ({output.stat().st_size / 1e6:.1f} MB)")]
+        for name, value in lines:
+            sys.stdout.write(printable(f"{name:14s}{value}") + "\n")
+        sys.stdout.write(_next_steps(summary, output))
+
+
+def _next_steps(summary: CrowdSummary, output: Path) -> str:
+    steps = {
+        f"palda report {output}": "everything on one page",
+        f"palda consensus {output} -o labels.csv": "the labels",
+        f"palda annotators {output}": "who is right how often",
+        f"palda suggest {output} -n 100": f"which of the {summary.n_doubtful:,} doubtful labels to ask about next",
+        f"palda predict {output} NEW.csv -o predictions.csv": "labels for documents nobody has judged",
+    }
+    width = max(map(len, steps))
+    return "\nnext:\n" + "".join(f"  {command:{width}s}  {why}\n" for command, why in steps.items())
+
+
+def aggregate_votes(
+    path: Path,
+    gold: Path | None,
+    options: ReadOptions,
+    annotators: str,
+    n_profiles: int | str,
+    seed: int,
+    jobs: int | None,
+) -> tuple[Aggregation, CrowdSummary]:
+    """Consensus of a file of votes, and a summary of it."""
+    with local(path) as file:
+        votes = read_any_votes(file, options)
+    known = None if gold is None else read_gold(gold, votes.doc_ids, votes.classes, options.encoding)
+    found = aggregate_library(votes, annotators, n_profiles, known, n_jobs=jobs, random_state=seed)
+    return found, crowd_summary(votes, found.consensus, found.annotator_quality, converged=found.converged)

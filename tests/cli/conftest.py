@@ -1,0 +1,76 @@
+"""The command line in this process, and a small world of files for it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from palda.present import cli
+
+
+class Ended(NamedTuple):
+    """How a command ended, and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def complaint(self) -> str:
+        """The one line that an error of the user is."""
+        assert self.code == 1
+        assert self.out == ""
+        (line,) = self.err.splitlines()
+        assert line.startswith("palda: ")
+        return line
+
+
+Palda = Callable[..., Ended]
+
+
+class World(NamedTuple):
+    """Files of a simulated newsroom, and a model fitted on them."""
+
+    folder: Path
+    documents: Path
+    votes: Path
+    truth: Path
+    model: Path
+
+
+def run_main(*arguments: object) -> int:
+    """Exit code of ``palda`` with these arguments."""
+    before, sys.argv = sys.argv, ["palda", *map(str, arguments)]
+    try:
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+    finally:
+        sys.argv = before
+    code = stopped.value.code
+    return code if isinstance(code, int) else int(code is not None)
+
+
+@pytest.fixture
+def palda(capsys: pytest.CaptureFixture[str]) -> Palda:
+    """``palda`` with some arguments."""
+
+    def run(*arguments: object) -> Ended:
+        capsys.readouterr()
+        return Ended(run_main(*arguments), *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Sixty documents, five votes each, and a quickly fitted model."""
+    folder = tmp_path_factory.mktemp("world")
+    assert run_main("simulate", folder, "--documents", 60, "--crowd", "adversarial", "--seed", 5, "--quiet") == 0
+    files = World(folder, *(folder / name for name in ("documents.csv", "votes.csv", "truth.csv", "model.palda")))
+    fitting = ("--topics", 3, "--label-prior", "base_rate", "--jobs", 1, "--quiet")
+    assert run_main("fit", files.documents, files.votes, "-o", files.model, *fitting) == 0
+    return files

@@ -1,0 +1,319 @@
+"""Commands that read a model file: consensus, annotators, topics, suggest, predict, evaluate, report."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import palda as library
+from palda import PALDA, CrowdPALDA
+from palda.data import simulate
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Palda, World
+
+MODEL_COMMANDS = ("consensus", "annotators", "topics", "suggest")
+
+
+@pytest.fixture(scope="module")
+def crowd(world: World) -> CrowdPALDA:
+    model = library.load(world.model)
+    assert isinstance(model, CrowdPALDA)
+    return model
+
+
+@pytest.fixture(scope="module")
+def new(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    news = simulate.newsroom(25, seed=9)
+    path = tmp_path_factory.mktemp("new") / "new.csv"
+    pd.DataFrame({"doc": news.doc_ids, "text": news.documents.texts}).to_csv(path, index=False)
+    return path
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+# what is in the model
+
+
+def test_consensus_is_that_of_the_model(palda: Palda, world: World, crowd: CrowdPALDA) -> None:
+    records = json.loads(palda("consensus", world.model, "--json").out)
+    np.testing.assert_array_equal([list(record["probabilities"].values()) for record in records], crowd.consensus_)
+    assert [record["doc"] for record in records] == crowd.doc_ids_.tolist()
+    rows = rows_of(palda("consensus", world.model, "--csv").out)
+    assert list(rows[0]) == ["doc", "labels", *(f"p_{name}" for name in crowd.classes_)]
+    assert [row["labels"].split(";") if row["labels"] else [] for row in rows] == [rec["labels"] for rec in records]
+    lines = palda("consensus", world.model).out.splitlines()
+    assert len(lines) == 60
+    assert lines[0].startswith("news-0001: ")
+
+
+def test_consensus_of_new_documents_needs_their_votes(palda: Palda, world: World, crowd: CrowdPALDA) -> None:
+    ended = palda("consensus", world.model, world.documents, world.votes, "--json", "--jobs", 1)
+    probs = [list(record["probabilities"].values()) for record in json.loads(ended.out)]
+    documents = library.read_documents(world.documents)
+    assert crowd.words_ is not None
+    expected = crowd.consensus(
+        crowd.words_.transform(documents), library.read_votes(world.votes, documents), documents.doc_ids
+    )
+    np.testing.assert_allclose(probs, expected)
+    assert "give the file with the votes" in palda("consensus", world.model, world.documents).complaint
+
+
+def test_annotators_come_best_first_with_their_verdicts(palda: Palda, world: World, crowd: CrowdPALDA) -> None:
+    rows = json.loads(palda("annotators", world.model, "--json").out)
+    quality = [row["quality"] for row in rows]
+    assert quality == sorted(quality, reverse=True)
+    assert {row["annotator"]: row["verdict"] for row in rows} == dict(
+        zip(crowd.annotator_quality_["annotator"], crowd.annotator_quality_["verdict"], strict=True)
+    )
+    table = palda("annotators", world.model).out
+    assert table.splitlines()[0].split()[:4] == ["annotator", "quality", "low", "high"]
+    by_class = rows_of(palda("annotators", world.model, "--by-class", "--csv").out)
+    assert len(by_class) == 50 * 10
+
+
+def test_topics_show_words_not_numbers(palda: Palda, world: World, crowd: CrowdPALDA) -> None:
+    rows = json.loads(palda("topics", world.model, "--words", 4, "--json").out)
+    assert sorted(row["topic"] for row in rows) == [0, 1, 2]
+    assert sum(row["share"] for row in rows) == pytest.approx(1)
+    assert all(len(row["words"]) == 4 and set(row["words"]) <= set(crowd.vocabulary_) for row in rows)
+    classes = json.loads(palda("topics", world.model, "--by-class", "--json").out)
+    assert [row["class"] for row in classes] == crowd.classes_.tolist()
+    assert all(not set(row["presence_brings"]) & set(row["absence_brings"]) for row in classes)
+
+
+def test_suggestions_are_those_of_the_library(palda: Palda, world: World, crowd: CrowdPALDA) -> None:
+    rows = json.loads(palda("suggest", world.model, "-n", 7, "--json").out)
+    pd.testing.assert_frame_equal(pd.DataFrame(rows), pd.DataFrame(crowd.suggest(7).to_dict("records")))
+    assert palda("suggest", world.model, "-n", 0).code == 2
+
+
+@pytest.mark.parametrize("command", MODEL_COMMANDS)
+def test_tables_are_plain_when_piped(palda: Palda, world: World, command: str) -> None:
+    out = palda(command, world.model).out
+    assert out
+    assert not set(out) & set("\x1b│─╭┃━")
+
+
+@pytest.mark.parametrize("command", MODEL_COMMANDS)
+def test_results_go_to_files_whole_and_not_over_others(
+    palda: Palda, world: World, tmp_path: Path, command: str
+) -> None:
+    for suffix in ("csv", "json", "jsonl", "parquet"):
+        target = tmp_path / f"out.{suffix}"
+        ended = palda(command, world.model, "-o", target)
+        assert (ended.code, ended.out) == (0, "")
+    rows = json.loads((tmp_path / "out.json").read_text())
+    assert len(pd.read_parquet(tmp_path / "out.parquet")) == len(rows)
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == len(rows)
+    assert len(rows_of((tmp_path / "out.csv").read_text())) == len(rows)
+    assert "--force" in palda(command, world.model, "-o", tmp_path / "out.csv").complaint
+    assert palda(command, world.model, "-o", tmp_path / "out.csv", "--force").code == 0
+    assert "choose such a name" in palda(command, world.model, "-o", tmp_path / "out.html").complaint
+    assert "there is no folder" in palda(command, world.model, "-o", tmp_path / "no" / "out.csv").complaint
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+# files that are no models
+
+
+@pytest.mark.parametrize("command", [*MODEL_COMMANDS, "predict", "evaluate"])
+def test_files_that_are_no_models_are_one_line(
+    palda: Palda, world: World, tmp_path: Path, command: str, new: Path
+) -> None:
+    more = {"predict": [new], "evaluate": [world.truth]}.get(command, [])
+    assert "there is no such file" in palda(command, tmp_path / "none.palda", *more).complaint
+    assert "is not a palda model" in palda(command, world.votes, *more).complaint
+    later = tmp_path / "later.palda"
+    with zipfile.ZipFile(world.model) as old, zipfile.ZipFile(later, "w") as file:
+        manifest = json.loads(old.read("manifest.json"))
+        file.writestr("manifest.json", json.dumps(manifest | {"format_version": 99}))
+    assert "upgrade with: pip install" in palda(command, later, *more).complaint
+
+
+def test_a_model_of_known_labels_has_no_crowd(palda: Palda, world: World, tmp_path: Path, new: Path) -> None:
+    counts = np.array([[1, 2], [2, 0], [0, 3]])
+    PALDA(1, random_state=0, tol=0.1).fit(counts, np.array([[1, 0], [0, 1], [1, 1]])).save(tmp_path / "m")
+    for command in ("consensus", "annotators", "suggest"):
+        assert "there is no crowd" in palda(command, tmp_path / "m").complaint
+    assert "pass --documents" in palda("evaluate", tmp_path / "m", world.truth).complaint
+    assert palda("topics", tmp_path / "m").code == 0
+    assert "save(path, words=...)" in palda("predict", tmp_path / "m", new).complaint
+
+
+# predict
+
+
+def test_predictions_are_those_of_the_library_in_every_form(
+    palda: Palda, world: World, crowd: CrowdPALDA, new: Path, tmp_path: Path
+) -> None:
+    assert crowd.words_ is not None
+    counts = crowd.words_.transform(pd.read_csv(new)["text"])
+    probs, labels = crowd.predict_proba(counts), crowd.predict(counts)
+    records = [json.loads(line) for line in palda("predict", world.model, new, "--json", "--jobs", 1).out.splitlines()]
+    np.testing.assert_array_equal([list(record["probabilities"].values()) for record in records], probs)
+    named = [[name for name, there in zip(crowd.classes_, row, strict=True) if there] for row in labels]
+    assert [record["labels"] for record in records] == named
+    assert palda("predict", world.model, new, "-o", tmp_path / "p.parquet").code == 0
+    table = pd.read_parquet(tmp_path / "p.parquet")
+    assert [list(cell) for cell in table["labels"]] == named
+    np.testing.assert_array_equal(table[[f"p_{name}" for name in crowd.classes_]], probs)
+    rows = rows_of(palda("predict", world.model, new, "--csv").out)
+    assert [float(row["p_arts"]) for row in rows] == probs[:, 0].tolist()
+
+
+def test_explanations_add_the_strongest_words(palda: Palda, world: World, crowd: CrowdPALDA, new: Path) -> None:
+    out = palda("predict", world.model, new, "--json", "--explain", "--words", 2).out
+    records = [json.loads(line) for line in out.splitlines()]
+    assert crowd.words_ is not None
+    counts = crowd.words_.transform(pd.read_csv(new)["text"])
+    place, label = next((place, rec["labels"][0]) for place, rec in enumerate(records) if rec["labels"])
+    table = crowd.explain(counts[[place]], label)
+    best = table[(table["weight"] > 0) & (table["word"] != "(rest)")].head(2)
+    assert [word for word, _ in records[place]["words"][label]] == best["word"].tolist()
+    assert [weight for _, weight in records[place]["words"][label]] == pytest.approx(best["weight"].tolist())
+    rows = rows_of(palda("predict", world.model, new, "--csv", "--explain").out)
+    assert rows[place]["words"].startswith(f"{label}: {best['word'].iloc[0]} +")
+    assert f"    {label}: {best['word'].iloc[0]} +" in palda("predict", world.model, new, "--explain").out
+
+
+def test_any_table_can_be_predicted_chunk_by_chunk(
+    palda: Palda, world: World, new: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = palda("predict", world.model, new, "--csv").out
+    frame = pd.read_csv(new)
+    frame.to_json(tmp_path / "new.jsonl", orient="records", lines=True)
+    frame.to_json(tmp_path / "new.json", orient="records")
+    frame.to_parquet(tmp_path / "new.parquet")
+    frame.to_csv(tmp_path / "new.tsv", sep="\t", index=False)
+    (tmp_path / "new.csv.gz").write_bytes(gzip.compress(new.read_bytes()))
+    monkeypatch.setattr("palda.present.commands.apply._CHUNK", 4)
+    for path in sorted(tmp_path.iterdir()):
+        assert palda("predict", world.model, path, "--csv").out == whole, path.name
+
+
+def test_standard_input_and_a_closed_pipe_end_well(world: World) -> None:
+    command = [sys.executable, "-m", "palda.present.cli", "predict", str(world.model), "-", "--csv"]
+    many = "doc,text\n" + "".join(f"d{number},election parliament\n" for number in range(12_000))
+    script = ["bash", "-c", 'set -o pipefail; "$@" | head -n 2', "palda", *command]
+    piped = subprocess.run(script, input=many, capture_output=True, text=True, check=False)  # noqa: S603
+    assert (piped.returncode, piped.stderr) == (0, "")
+    assert len(piped.stdout.splitlines()) == 2
+
+
+def test_what_is_wrong_with_new_documents_is_one_line(palda: Palda, world: World, new: Path, tmp_path: Path) -> None:
+    file = tmp_path / "new.csv"
+    target = tmp_path / "out.csv"
+    for content, message in (
+        ("", "is empty"),
+        ("doc,text\n", "has a header but no rows"),
+        ("name,text\na,words\n", "pass --id ..."),
+        ("doc,title,summary\na,some words,more words\n", "with --text ..."),
+        ("doc,width\na,1\n", "the model reads texts"),
+        ("doc,text\na,words\na,words\n", "ids must differ"),
+        ('doc,text\na,"words\n', "a quote is opened"),
+        ("doc,text\na,words,more\n", "row 2: has 3 cells"),
+    ):
+        file.write_text(content)
+        assert message in palda("predict", world.model, file, "-o", target).complaint
+        assert not target.exists()
+    assert "no such file" in palda("predict", world.model, tmp_path / "none.csv").complaint
+    assert "there is no column 'body'" in palda("predict", world.model, new, "--text", "body").complaint
+    assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
+
+
+def test_hostile_names_cannot_write_to_the_terminal(palda: Palda, world: World, tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("doc,text\n\x1b[31mred,election\n")
+    assert "\x1b" not in palda("predict", world.model, tmp_path / "new.csv").out
+
+
+def test_names_that_no_encoding_has_are_spelled_out(palda: Palda, world: World, tmp_path: Path) -> None:
+    (tmp_path / "new.jsonl").write_text('{"doc": "\\ud800", "text": "election"}\n')
+    target = tmp_path / "out.csv"
+    for arguments in (["--csv"], ["--json"], [], ["-o", target]):
+        assert palda("predict", world.model, tmp_path / "new.jsonl", *arguments).code == 0
+    assert "\\ud800" in target.read_text()
+
+
+# evaluate
+
+
+def test_the_consensus_is_held_against_the_truth_next_to_majority_vote(
+    palda: Palda, world: World, crowd: CrowdPALDA
+) -> None:
+    rows = {row["method"]: row for row in json.loads(palda("evaluate", world.model, world.truth, "--json").out)}
+    truth = pd.read_csv(world.truth, index_col="doc")[crowd.classes_].to_numpy()
+    assert rows["consensus"]["micro_f1"] == library.metrics.micro_f1(truth, crowd.consensus_ >= 0.5)
+    assert rows["consensus"]["micro_f1"] > rows["majority vote"]["micro_f1"]
+    assert rows["no label at all"]["micro_f1"] == 0.0
+    assert rows["no label at all"]["log_likelihood"] is None
+    assert "600 known labels of 60 documents" in palda("evaluate", world.model, world.truth).out
+
+
+def test_the_classifier_is_held_against_the_truth_of_other_documents(
+    palda: Palda, world: World, crowd: CrowdPALDA, tmp_path: Path, new: Path
+) -> None:
+    news = simulate.newsroom(25, seed=9)
+    gold = pd.DataFrame(news.labels, columns=news.classes)
+    gold.insert(0, "doc", news.doc_ids)
+    gold.to_csv(tmp_path / "gold.csv", index=False)
+    rows = json.loads(palda("evaluate", world.model, tmp_path / "gold.csv", "-d", new, "--json").out)
+    assert crowd.words_ is not None
+    predicted = crowd.predict(crowd.words_.transform(news.documents))
+    assert rows[0]["micro_f1"] == pytest.approx(library.metrics.micro_f1(news.labels, predicted))
+
+
+def test_what_is_wrong_with_the_truth_is_one_line(palda: Palda, world: World, tmp_path: Path) -> None:
+    file = tmp_path / "gold.csv"
+    for content, message in (
+        ("doc,annotator,label,value\nnews-0001,ann,arts,1\n", "is this a file of votes?"),
+        ("doc,label,value\nnews-0001,arts,\n", "not a single known label"),
+        ("doc,label,value\nnews-0001,artz,1\n", "artz"),
+        ("doc,label,value\nelsewhere,arts,1\n", "elsewhere"),
+        ("doc,label,value\nnews-0001,arts,1\nnews-0001,arts,0\n", "news-0001"),
+    ):
+        file.write_text(content)
+        assert message in palda("evaluate", world.model, file).complaint
+    assert "no such file" in palda("evaluate", world.model, tmp_path / "none.csv").complaint
+
+
+# report
+
+
+@pytest.mark.skipif(find_spec("palda.present.report") is not None, reason="reports are written")
+def test_without_reports_one_line_says_so(palda: Palda, world: World, tmp_path: Path) -> None:
+    assert "does not write reports yet" in palda("report", world.model, "-o", tmp_path / "r.html").complaint
+
+
+@pytest.mark.skipif(find_spec("palda.present.report") is None, reason="reports are written by a module still to come")
+def test_the_report_is_written_once_and_not_over_others(palda: Palda, world: World, tmp_path: Path) -> None:
+    target = tmp_path / "r.html"
+    assert palda("report", world.model, "-o", target).code == 0
+    assert "<html" in target.read_text()
+    assert "--force" in palda("report", world.model, "-o", target).complaint
+
+
+def test_the_report_is_not_written_over_a_folder_or_into_nowhere(palda: Palda, world: World, tmp_path: Path) -> None:
+    assert "is a folder" in palda("report", world.model, "-o", tmp_path).complaint
+    assert "there is no folder" in palda("report", world.model, "-o", tmp_path / "no" / "r.html").complaint
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_refuses_is_one_line(palda: Palda, world: World, tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    assert "does not allow it" in palda("annotators", world.model, "-o", tmp_path / "a.csv").complaint

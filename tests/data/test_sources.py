@@ -1,0 +1,225 @@
+"""Documents and votes from whatever files people have."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tracemalloc
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from palda.data.chunks import read_chunks
+from palda.data.files import read_table
+from palda.data.sources import (
+    ReadOptions,
+    guess_format,
+    read_any_votes,
+    read_dataset,
+    read_gold,
+    stream_documents,
+)
+from palda.data.types import Documents, Values
+from palda.errors import DataError
+
+ROWS = [{"doc": f"d{number}", "text": f'a "quoted"\nline, {number}', "n": number} for number in range(10)]
+
+
+def written(folder: Path, name: str) -> Path:
+    path, frame = folder / name, pd.DataFrame(ROWS)
+    if name.endswith(".parquet"):
+        frame.to_parquet(path)
+    elif ".jsonl" in name:
+        frame.to_json(path, orient="records", lines=True)
+    elif name.endswith(".json"):
+        frame.to_json(path, orient="records")
+    else:
+        frame.to_csv(path, index=False, sep="\t" if name.endswith(".tsv") else ",")
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.tsv", "a.jsonl", "a.jsonl.gz", "a.json", "a.parquet"])
+def test_chunks_together_are_the_table(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path, name)
+    whole = read_table(path)
+    chunks = list(read_chunks(path, 3))
+    assert [len(chunk.table.frame) for chunk in chunks] == ([10] if name == "a.json" else [3, 3, 3, 1])
+    joined = pd.concat([chunk.table.frame for chunk in chunks], ignore_index=True)
+    assert joined.astype(str).to_numpy().tolist() == whole.frame.astype(str).to_numpy().tolist()
+    places = [chunk.table.where.row(record) for chunk in chunks for record in range(len(chunk.table.frame))]
+    assert places == [whole.where.row(record) for record in range(10)]
+    shares = [chunk.share for chunk in chunks]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b"", "is empty"),
+        ("a.csv", b"doc,text\n", "has a header but no rows"),
+        ("a.csv", b"doc,text\na,b\nc\n", "row 3: has 1 cells"),
+        ("a.csv", b"doc,doc\na,b\n", "occurs twice"),
+        ("a.csv", b"doc,text\na,\xe4\n", "row 2: byte 0xe4"),
+        ("a.jsonl", b"\n\n", "is empty"),
+        ("a.jsonl", b'{"doc": 1}\n[]\n', "row 2"),
+        ("a.jsonl", b'{"doc": "\xe4"}\n', "byte 0xe4"),
+        ("a.parquet", b"PAR1 but no more", "is not a readable Parquet file"),
+        ("a.xlsx", b"", "are not known"),
+    ],
+)
+def test_what_is_wrong_is_found_in_chunks_too(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        list(read_chunks(tmp_path / name, 1))
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    def peak(n_docs: int) -> int:
+        path = tmp_path / f"{n_docs}.csv"
+        path.write_text("doc,text\n" + "".join(f"d{number},{'word ' * 20}\n" for number in range(n_docs)))
+        tracemalloc.start()
+        for _ in stream_documents(path, size=100):
+            pass
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    peak(500)  # what is imported on the way
+    assert peak(20_000) < 1.5 * peak(2000)
+
+
+def test_columns_are_settled_by_the_first_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("key,title,size\na,one,1\nb,2,2\nc,3,x\n")
+    chunks = list(stream_documents(path, id="key", size=1, text="title"))
+    assert [chunk.documents.texts.tolist() for chunk in chunks if isinstance(chunk.documents, Documents)] == [
+        ["one"], ["2"], ["3"]
+    ]  # fmt: skip
+    path.write_text("doc,size\na,1\nb,x\n")
+    with pytest.raises(DataError, match="row 3: a column of numbers holds text"):
+        list(stream_documents(path, size=1))
+    assert isinstance(next(stream_documents(path, size=1)).documents, Values)
+
+
+# which platform
+
+
+EXPORTS: dict[str, tuple[str, Any]] = {
+    "labelstudio": ("e.json", [{"id": 1, "data": {"text": "x"}, "annotations": []}]),
+    "prodigy": ("e.jsonl", {"text": "x", "_input_hash": 1, "answer": "accept"}),
+    "mturk": ("e.csv", "HITId,WorkerId,Input.text,Answer.label\nh,w,x,a\n"),
+    "toloka": ("e.tsv", "INPUT:text\tOUTPUT:label\tASSIGNMENT:worker_id\nx\ta\tw\n"),
+    "table": ("e.csv", "doc,annotator,label,value\nd,a,l,1\n"),
+}
+
+
+@pytest.mark.parametrize("platform", EXPORTS)
+def test_exports_give_themselves_away(tmp_path: Path, platform: str) -> None:
+    name, content = EXPORTS[platform]
+    (tmp_path / name).write_text(content if isinstance(content, str) else json.dumps(content))
+    assert guess_format(tmp_path / name) == platform
+
+
+def test_archives_and_folders_are_doccano(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "e.zip", "w") as archive:
+        for user in ("ann", "bob"):
+            lines = [json.dumps({"id": k, "text": f"text {k}", "label": ["x"] if k else ["y"]}) for k in range(3)]
+            archive.writestr(f"{user}.jsonl", "\n".join(lines))
+    assert guess_format(tmp_path) == "doccano"
+    with pytest.raises(DataError, match="are not known"):
+        guess_format((tmp_path / "e.zip").rename(tmp_path / "e.xlsx"))
+    (tmp_path / "e.xlsx").rename(tmp_path / "e.zip")
+    dataset = read_dataset(tmp_path / "e.zip")
+    assert dataset.classes.tolist() == ["x", "y"]
+    assert len(read_any_votes(tmp_path / "e.zip")) == 12
+
+
+def test_votes_of_an_export_join_documents_by_id(tmp_path: Path) -> None:
+    lines = [
+        {"text": f"t{number}", "_input_hash": number, "_annotator_id": "ann", "answer": "accept",
+         "options": [{"id": "a"}, {"id": "b"}], "accept": ["a"]}
+        for number in (2, 1)
+    ]  # fmt: skip
+    (tmp_path / "votes.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (tmp_path / "documents.csv").write_text("doc,text,gold_a\n1,one,0\n2,two,\n3,three,1\n")
+    dataset = read_dataset(tmp_path / "documents.csv", tmp_path / "votes.jsonl")
+    assert dataset.doc_ids.tolist() == ["1", "2", "3"]
+    assert dataset.votes.per_pair().tolist() == [[1, 1], [1, 1], [0, 0]]
+    assert dataset.gold.tolist() == [[0, -1], [-1, -1], [1, -1]]
+
+
+def test_options_that_a_platform_does_not_have_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text(EXPORTS["mturk"][1])
+    with pytest.raises(DataError, match="layout does not apply to exports of mturk"):
+        read_dataset(tmp_path / "e.csv", options=ReadOptions(layout="long"))
+    with pytest.raises(DataError, match="excel"):
+        read_dataset(tmp_path / "e.csv", options=ReadOptions(format="excel"))
+    assert read_dataset(tmp_path / "e.csv", options=ReadOptions(question="label", text="text")).classes.tolist() == [
+        "a"
+    ]
+
+
+# one table
+
+
+def test_one_table_gives_each_document_once_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "all.csv"
+    path.write_text("item,sentence,who,a,b\nz,last,x,1,0\ny,first,x,0,\nz,last,w,1,1\n")
+    dataset = read_dataset(path, options=ReadOptions(columns=(("annotator", "who"),)))
+    assert isinstance(dataset.corpus, Documents)
+    assert dataset.doc_ids.tolist() == ["z", "y"]
+    assert dataset.corpus.texts.tolist() == ["last", "first"]
+    assert dataset.votes.yes_per_pair().tolist() == [[2, 1], [0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            "doc,text,annotator,label,value\nd,one,x,a,1\nd,two,y,a,1\n",
+            "row 3, column 'text': .* another text in row 2",
+        ),
+        ("doc,text\nd,one\n", "give the file with the votes"),
+        ("doc,annotator,label,value\nd,x,a,1\n", "give the documents"),
+        ("text,annotator,label,value\none,x,a,1\n", "no column of document ids"),
+        ("doc,text,annotator,label,value\nd,one,x,a,\n", "not a single vote"),
+    ],
+)
+def test_what_is_wrong_with_one_table_is_said(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "all.csv").write_text(content)
+    with pytest.raises(DataError, match=message):
+        read_dataset(tmp_path / "all.csv")
+
+
+# known labels
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["doc,label,value\nd2,b,1\nd2,a,0\n", "doc,b,a\nd2,1,0\n", 'doc,labels\nd2,"[""b""]"\n'],
+    ids=["long", "wide", "lists"],
+)
+def test_known_labels_come_in_every_layout(tmp_path: Path, content: str) -> None:
+    (tmp_path / "gold.csv.gz").write_bytes(gzip.compress(content.encode()))
+    gold = read_gold(tmp_path / "gold.csv.gz", ["d1", "d2"], ["a", "b"])
+    np.testing.assert_array_equal(gold, [[-1, -1], [0, 1]])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("doc,annotator,label,value\nd1,x,a,1\n", "column 'annotator': known labels have no annotators"),
+        ("doc,label,value\nd9,a,1\n", "gold.csv, row 2, column 'doc'"),
+        ("doc,label,value\nd1,z,1\n", "gold.csv, row 2, column 'label'"),
+        ("doc,label,value\nd1,a,1\nd1,a,0\n", "gold.csv, row 3"),
+    ],
+)
+def test_what_is_wrong_with_known_labels_is_said(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "gold.csv").write_text(content)
+    with pytest.raises(DataError, match=message):
+        read_gold(tmp_path / "gold.csv", ["d1", "d2"], ["a", "b"])
