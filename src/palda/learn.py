@@ -123,7 +123,7 @@ def learn(data: Labelled, plan: LearnPlan) -> Learned:
     reading: TopicReading | None = None
     steady = learner.settled
     while len(turns) <= _MOST_TURNS:
-        just_now = not steady and len(turns) > 1 and not learner.move(turns)
+        just_now = not steady and len(turns) > 1 and not _on_the_move(turns)
         steady |= just_now
         anew = len(turns) == 1 or just_now  # topics and penalties, chosen for labels that are worth it
         if anew and learner.reads_topics(steady=steady):
@@ -139,6 +139,11 @@ def learn(data: Labelled, plan: LearnPlan) -> Learned:
 def _grows(turns: list[_Turn], worth: float) -> bool:
     """Whether the last turn made hidden votes likelier by that share of their log-likelihood; never without votes."""
     return turns[-1].score - turns[-2].score > worth * abs(turns[-1].score)
+
+
+def _on_the_move(turns: list[_Turn]) -> bool:
+    """Whether it is too early for choices that will be kept; half of the turns is late enough."""
+    return len(turns) <= _MOST_TURNS // 2 and _grows(turns, _STEADY)
 
 
 class _Learner:
@@ -168,10 +173,6 @@ class _Learner:
         settings = replace(self.plan.crowd, max_iter=_FIRST_ROUNDS)
         found = fit_crowd(cut_votes(data.votes, data.known), start_state(belief, data.guess), settings)
         return _Turn(found.label_probs, found.state.belief)
-
-    def move(self, turns: list[_Turn]) -> bool:
-        """Whether labels are still on the move: then it is too early for choices that will be kept."""
-        return len(turns) <= _MOST_TURNS // 2 and _grows(turns, _STEADY)
 
     def reads_topics(self, *, steady: bool) -> bool:
         """Whether it is time to fit topic models: when labels are steady. A head that has nothing else cannot wait."""

@@ -221,8 +221,8 @@ def fit_head(
     settings
         How to fit.
     start
-        An earlier fit on the same documents and features, or on their words alone: its folds and penalties are kept,
-        and its coefficients are where this one starts.
+        An earlier fit on the same documents and features: its folds and penalties are kept, and its coefficients are
+        where this one starts.
     """
     settings = settings or HeadSettings()
     labels, known = checked_targets(targets, weights)
@@ -329,9 +329,9 @@ class _Training:
 def _fold_models(data: _Training, settings: HeadSettings, start: HeadFit | None) -> tuple[Array, Array]:
     """Models of the folds and the penalties (words and dense, classes) they were fitted with."""
     coef = data.base_rate_models()
-    grids = (settings.word_penalties, settings.dense_penalties)
     if start is not None:
-        return _from_earlier(data, grids, coef, start)
+        return _from_earlier(data, coef.shape, start)
+    grids = (settings.word_penalties, settings.dense_penalties)
     penalties = np.full((2, data.targets.shape[1]), _OUT_OF_REACH)
     best = np.full(data.targets.shape[1], -np.inf)
     for row, n_features in enumerate((data.n_words, data.n_dense)):  # dense columns only where they add to the words
@@ -342,28 +342,15 @@ def _fold_models(data: _Training, settings: HeadSettings, start: HeadFit | None)
     return coef, penalties
 
 
-def _from_earlier(
-    data: _Training, grids: tuple[Sequence[float], Sequence[float]], coef: Array, start: HeadFit
-) -> tuple[Array, Array]:
-    """Models with the penalties of an earlier fit; of dense columns that are new, the penalties are chosen."""
-    earlier, penalties, classes = start.fold_coef, start.head.penalties.copy(), data.learned
-    adds_dense = start.head.dense_mean is None and data.n_dense > 0
-    if adds_dense:
-        nothing = np.zeros((data.n_dense, *earlier.shape[1:]))
-        earlier = np.concatenate([earlier[:-1], nothing, earlier[-1:]])
-    if earlier.shape != coef.shape:
+def _from_earlier(data: _Training, shape: tuple[int, ...], start: HeadFit) -> tuple[Array, Array]:
+    """Models with the penalties of an earlier fit, from where it ended."""
+    if start.fold_coef.shape != shape:
         raise DataError(
-            f"start was fitted with (features + 1, folds, classes) = {start.fold_coef.shape}, not {coef.shape}; "
+            f"start was fitted with (features + 1, folds, classes) = {start.fold_coef.shape}, not {shape}; "
             "start from a fit with the same features and classes"
         )
-    coef = earlier.copy()
+    coef, penalties, classes = start.fold_coef.copy(), start.head.penalties.copy(), data.learned
     coef[:, :, classes] = data.fit_folds(coef[:, :, classes], penalties[:, classes], classes)
-    if adds_dense:
-        best = np.full(len(penalties[0]), -np.inf)
-        best[classes] = _calibrated_likelihood(data, coef[:, :, classes], classes)
-        penalties[1] = np.median(grids[1])
-        penalties[1, classes] = _OUT_OF_REACH
-        _along_path(data, grids[1], 1, coef, penalties, best)
     return coef, penalties
 
 
