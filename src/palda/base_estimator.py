@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from palda import metrics
+from palda.arrivals import Arrived, Batch, Memory, SeenBefore, Standing, arrive, first_memory
 from palda.attachments import Attachments, packed, texts_array, unpacked
 from palda.base_rate_fit import fit_base_rates, word_probs
 from palda.crowd import CrowdSettings
@@ -28,7 +29,7 @@ from palda.learn import LearnPlan, learn
 from palda.metrics.thresholds import choose_thresholds
 from palda.model.predict import Temper, for_prediction
 from palda.model.start import default_n_topics
-from palda.persist import save_state, state_of_params, state_of_prior, stored_params, stored_prior
+from palda.persist import save_state, state_of_params, state_of_prior, stored_params, stored_prior, under
 from palda.priors import base_rate
 from palda.priors.wrapped import check_classifier
 from palda.progress import Progress
@@ -85,6 +86,36 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
             stopping=_STOPPING,
             engine=Threads(resolve_n_jobs(self.n_jobs)),
         )
+
+    def _check_can_go_on(self) -> None:
+        if not isinstance(self.label_prior, str):
+            raise ValueError(
+                f"partial_fit cannot go on with {type(self.label_prior).__name__} as the label prior, which must be "
+                f"fitted to all documents at once; choose from {_listed(_PRIORS)}"
+            )
+
+    def _warn_of_a_small_start(self) -> None:
+        if self._prior is None and not self._is_base_rate():
+            warnings.warn(
+                f"the first documents are fewer than {_LEAST_DOCS}, too few for a label prior to learn from: the model "
+                "goes on with base rates; begin with more documents",
+                PaldaWarning,
+                stacklevel=3,
+            )
+
+    def _arrive(self, batch: Batch, annotators: AnnotatorModel, vote_counts: Array, seen: SeenBefore | None) -> Arrived:
+        """Go on from what is known, with documents that arrive later."""
+        if self._memory is None:
+            raise ValueError("the model was saved by an earlier version that could not go on from there; fit it again")
+        settings = self._settings()
+        crowd = CrowdSettings(annotators, _CROWD_ROUNDS, _CROWD_TOL, settings.engine)
+        standing = Standing(self._params, self._prior, self._memory, vote_counts)
+        found = arrive(standing, batch, settings, crowd, seen)
+        self._params, self._prior, self._memory = found.standing.params, found.standing.prior, found.standing.memory
+        if found.foretold is not None and hasattr(self, "out_of_fold_probs_"):
+            self.out_of_fold_probs_ = np.concatenate((self.out_of_fold_probs_, expit(found.foretold)))
+        self.texts_ = self.votes_ = None
+        return found
 
     def _check_settings(self) -> None:
         _check_choice("inference", self.inference, ("joint", "mean_field"))
@@ -156,6 +187,7 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
     def _fit_together(self, data: Labelled, settings: Settings) -> Array:
         """Base rates for a label prior; gives Δ back."""
         plan, seed = self._plan(data.counts, data.known.shape[1], settings)
+        self._memory: Memory | None = first_memory(data.counts)
         chooses = isinstance(self.thresholds, str) or self.inference == "joint"
         found = fit_base_rates(data, plan, seed, hold_out=chooses)
         self._prior: LearnedPrior | None = None
@@ -180,6 +212,7 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
             ),
         )
         self._prior = found.prior
+        self._memory = first_memory(data.counts, found)
         self.temper_ = found.temper
         self._keep_topics(found.topics)
         spoken_of = np.where(found.weights > 0, found.label_probs, np.nan)
@@ -376,6 +409,8 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         arrays: dict[str, NDArray[Any]] = state_of_params(self._params) | state_of_prior(self._prior, self.label_prior)
         arrays |= {"lower_bounds": self.lower_bounds_, "thresholds": self.thresholds_}
+        if self._memory is not None:
+            arrays |= {f"memory.{name}": array for name, array in self._memory.arrays().items()}
         state = {
             "estimator": type(self).__name__,
             "settings": {name: _plain(value) for name, value in self.get_params(deep=False).items()},
@@ -433,6 +468,7 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
         self._prior, plugged_in = stored_prior(saved.arrays, self._params, trusted)
         if plugged_in is not None:
             self.label_prior = plugged_in
+        self._memory = Memory.from_arrays(under("memory", saved.arrays))
         self.lower_bounds_ = saved.arrays["lower_bounds"]
         self.thresholds_ = saved.arrays["thresholds"]
         as_many(list(self.thresholds_), self._params.class_prior, "classes")

@@ -14,11 +14,22 @@ from palda.annotators.history import annotator_prior as history_of
 from palda.annotators.published import PublishedCoin
 from palda.annotators.summary import quality_table, rates_by_class, summary
 from palda.annotators.two_coin import TwoCoinModel
+from palda.arrivals import Batch, SeenBefore
 from palda.base_estimator import TopicEstimator, as_many
 from palda.crowd import CrowdSettings, CrowdState, posterior
 from palda.data.types import Corpus, names_array
 from palda.fit import Labelled, cut_shards, label_probs
-from palda.inputs import as_votes, class_names, first_guess, known_votes, label_table, mean_where_unknown
+from palda.inputs import (
+    arriving_labels,
+    arriving_votes,
+    as_votes,
+    class_names,
+    first_guess,
+    known_votes,
+    label_table,
+    mean_where_unknown,
+    named_classes,
+)
 from palda.persist import ModelFileError, load_state
 from palda.priors.label_sets import ProfilePrior
 from palda.suggest import expected_gain, typical_rates
@@ -159,6 +170,33 @@ class PALDA(ClassifierMixin, TopicEstimator):
             self._fit_together(data, settings)
         return self
 
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+        """Learn from documents as they arrive: the first call is a ``fit``, later ones go on from what is known.
+
+        It goes on after ``fit`` and ``load`` too. Earlier documents are not needed again: they count for as much as
+        they are many. Topics, base rates and the label prior learn; thresholds, profiles, penalties, the recalibration
+        and the temper stay as the first call chose them, so begin with a batch that can speak for the others.
+
+        Parameters
+        ----------
+        X, y
+            As in ``fit``; words and classes stay the same.
+        classes
+            Names of the columns of y, in the first call, where y does not name them.
+        """
+        self._check_can_go_on()
+        if not self.__sklearn_is_fitted__():
+            self.fit(X, y)
+            self.classes_ = named_classes(classes, self.classes_)
+            self._warn_of_a_small_start()
+            return self
+        known = arriving_labels(y, named_classes(classes, self.classes_))
+        counts = self._counts(X, reset=False)
+        if len(known) != counts.shape[0]:
+            raise ValueError(f"X has {counts.shape[0]} documents, but y has labels for {len(known)}")
+        self._arrive(Batch(counts, known), TwoCoinModel(), np.zeros(0), None)
+        return self
+
     def _add_state(self, arrays: dict[str, NDArray[Any]], state: dict[str, Any]) -> None:
         del arrays
         state["classes"] = self.classes_.tolist()
@@ -279,11 +317,7 @@ class CrowdPALDA(TopicEstimator):
         ids = X.doc_ids if isinstance(X, Corpus) and doc_ids is None else doc_ids
         counts = self._counts(X, reset=True)
         given = as_votes(votes, ids, counts.shape[0])
-        known = np.full((given.n_docs, given.n_classes), -1, dtype=np.int8) if gold is None else label_table(gold)[0]
-        if known.shape != (given.n_docs, given.n_classes):
-            raise ValueError(
-                f"gold has shape {known.shape}, not (documents, classes) = {(given.n_docs, given.n_classes)}"
-            )
+        known = _gold_table(gold, given)
         model = self._annotator_model()
         settings = self._settings(model)
         history = None if annotator_prior is None else history_of(annotator_prior, given.annotators)
@@ -298,6 +332,47 @@ class CrowdPALDA(TopicEstimator):
             self.consensus_ = self._fit_together(data, settings)
             self.vote_log_likelihoods_ = np.empty(0)
         self._vote_counts = model.count(given, self.consensus_)
+        return self
+
+    def partial_fit(self, X: Any, votes: Any, gold: Any = None, doc_ids: Iterable[object] | None = None) -> Self:
+        """Learn from documents and votes as they arrive: the first call is a ``fit``, later ones go on.
+
+        What is said of ``PALDA.partial_fit`` holds here too. Annotators keep what is believed of them and their votes
+        add up; newcomers begin as typical members of the pool. ``consensus_`` and ``doc_ids_`` grow by the new documents.
+
+        Votes on a document that was seen before are welcome: X then holds its row again. They change its consensus and
+        what is believed of who gave them; its words are not counted twice. A vote that was given before would be: pass
+        new ones only.
+
+        Parameters
+        ----------
+        X, votes, gold, doc_ids
+            As in ``fit``. Classes and annotators are matched by name, those of an array by position; classes stay the
+            same. Rows of an array without ids are new documents.
+        """
+        self._check_can_go_on()
+        if not self.__sklearn_is_fitted__():
+            self.fit(X, votes, gold, doc_ids)
+            self._warn_of_a_small_start()
+            return self
+        ids = X.doc_ids if isinstance(X, Corpus) and doc_ids is None else doc_ids
+        counts = self._counts(X, reset=False)
+        came = arriving_votes(votes, ids, counts.shape[0], self._axes_of_votes())
+        known = _gold_table(gold, came.votes)
+        model, strangers = self._annotator_model(), came.votes.n_annotators - len(self.annotators_)
+        seen = None
+        if len(came.seen):
+            seen = SeenBefore(came.votes.take(came.seen), self.consensus_[came.places], known[came.seen])
+        self._params = replace(self._params, annotators=self._belief.with_strangers(strangers))
+        nothing = np.zeros((strangers, *self._vote_counts.shape[1:]))
+        batch = Batch(counts[came.new], known[came.new], came.votes.take(came.new))
+        found = self._arrive(batch, model, np.concatenate((self._vote_counts, nothing)), seen)
+        self._vote_counts = found.standing.vote_counts
+        consensus = self.consensus_.copy()
+        consensus[came.places] = found.seen_probs
+        self.consensus_ = np.concatenate((consensus, found.label_probs))
+        self.doc_ids_ = names_array([*self.doc_ids_, *came.votes.doc_ids[came.new]])
+        self.annotators_ = came.votes.annotators
         return self
 
     def _annotator_model(self) -> AnnotatorModel:
@@ -409,6 +484,15 @@ class CrowdPALDA(TopicEstimator):
         self.classes_ = names_array(as_many(saved.state["classes"], self._params.class_prior, "classes"))
         self.annotators_ = names_array(as_many(saved.state["annotators"], self._belief.posterior, "annotators"))
         self.doc_ids_ = names_array(as_many(saved.state["doc_ids"], self.consensus_, "documents"))
+
+
+def _gold_table(gold: Any, votes: Votes) -> NDArray[np.int8]:
+    """Known labels (documents, classes), -1 where unknown."""
+    shape = (votes.n_docs, votes.n_classes)
+    known = np.full(shape, -1, dtype=np.int8) if gold is None else label_table(gold)[0]
+    if known.shape != shape:
+        raise ValueError(f"gold has shape {known.shape}, not (documents, classes) = {shape}")
+    return known
 
 
 def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> PALDA | CrowdPALDA:

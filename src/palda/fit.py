@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -34,16 +34,20 @@ if TYPE_CHECKING:
 __all__ = [
     "Best",
     "Labelled",
+    "Rounds",
     "Settings",
     "Shard",
     "carried_beliefs",
     "cut_shards",
+    "e_steps",
     "em",
     "explain_shards",
     "label_probs",
+    "maximisation",
     "reader_of",
     "run_em",
     "shares_of_topics",
+    "total_bound",
     "unlabelled_shards",
 ]
 
@@ -64,6 +68,13 @@ class Shard:
     given: Array | None = None
 
 
+class Rounds(Protocol):
+    """Anything that takes the place of ``em``."""
+
+    def __call__(self, shards: Sequence[Shard], start: Params, settings: Settings) -> Iterator[tuple[Params, StepInfo]]:
+        """Rounds of EM from a start: parameters and how each went."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """How EM runs: what it believes of annotators and documents, and when it stops."""
@@ -74,6 +85,7 @@ class Settings:
     tol: float = 1e-4
     stopping: Stopping = field(default_factory=lambda: Stopping(max_passes=30, tolerance=1e-3, leaps=True))
     engine: Engine = field(default_factory=Threads)
+    rounds: Rounds | None = None  # None: ``em``
 
 
 def cut_shards(
@@ -153,8 +165,8 @@ def em(
     worst_fall = 0.0
     newton_converged = True
     for iteration in range(1, settings.max_iter + 1):
-        stats = merge(part for part, _ in _steps(shards, params, settings, beliefs))
-        bound = _total_bound(stats, params, settings)
+        stats = merge(part for part, _ in e_steps(shards, params, settings, beliefs))
+        bound = total_bound(stats, params, settings)
         change = (bound - before) / abs(bound) if np.isfinite(before) else np.inf
         worst_fall = max(worst_fall, -change)
         converged = abs(change) < settings.tol
@@ -166,7 +178,7 @@ def em(
         )
         if converged:
             return
-        params, newton_converged = _maximisation(params, stats, settings)
+        params, newton_converged = maximisation(params, stats, settings)
         before = bound
 
 
@@ -204,7 +216,7 @@ def run_em(
     What was found is put ``into`` the caller's own ``Best``, which then survives an interruption.
     """
     best = Best() if into is None else into
-    for params, info in em(shards, start, settings):
+    for params, info in (settings.rounds or em)(shards, start, settings):
         best.see(params, info)
         if watch is not None:
             watch(info)
@@ -213,7 +225,7 @@ def run_em(
 
 def label_probs(shards: Sequence[Shard], params: Params, settings: Settings) -> Array:
     """Δ (documents, classes) under fixed parameters: the consensus."""
-    return np.concatenate([probs for _, probs in _steps(shards, params, settings)])
+    return np.concatenate([probs for _, probs in e_steps(shards, params, settings)])
 
 
 def reader_of(params: Params, temper: Temper) -> Reader:
@@ -252,7 +264,7 @@ def _prior_log_odds(shard: Shard, params: Params) -> Array:
     return np.ascontiguousarray(np.broadcast_to(base_rate.log_odds(params.class_prior), shard.known.shape))
 
 
-def _steps(
+def e_steps(
     shards: Sequence[Shard], params: Params, settings: Settings, beliefs: Sequence[Beliefs | Array] | None = None
 ) -> Iterator[tuple[ShardStats, Array]]:
     """E-steps of all shards, in their order."""
@@ -280,7 +292,7 @@ def _shard_step(
     return replace(stats, vote_counts=counted, bound=stats.bound + float(said.absent.sum())), probs
 
 
-def _total_bound(stats: ShardStats, params: Params, settings: Settings) -> float:
+def total_bound(stats: ShardStats, params: Params, settings: Settings) -> float:
     """Documents' parts, log p(λ = 0), and the cost of q(β) and of q(annotators) (maths, eqs. 12, 18, 31)."""
     labels = stats.n_docs * float(np.log1p(-params.class_prior).sum())
     crowd = 0.0
@@ -289,7 +301,7 @@ def _total_bound(stats: ShardStats, params: Params, settings: Settings) -> float
     return stats.bound + labels - topic_divergence(params) - crowd
 
 
-def _maximisation(params: Params, stats: ShardStats, settings: Settings) -> tuple[Params, bool]:
+def maximisation(params: Params, stats: ShardStats, settings: Settings) -> tuple[Params, bool]:
     topics = update_topics(params, stats)
     belief = params.annotators
     if settings.annotators is not None and belief is not None and stats.vote_counts.size:

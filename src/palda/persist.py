@@ -41,6 +41,7 @@ __all__ = [
     "state_of_prior",
     "stored_params",
     "stored_prior",
+    "under",
 ]
 
 FORMAT_VERSION = 1
@@ -146,7 +147,7 @@ def state_of_params(params: Params) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _stored_belief(arrays: Mapping[str, np.ndarray[Any, Any]]) -> AnnotatorBelief | None:
-    own = _under("annotators", arrays)
+    own = under("annotators", arrays)
     if not own:
         return None
     belief = AnnotatorBelief(**own)
@@ -155,7 +156,7 @@ def _stored_belief(arrays: Mapping[str, np.ndarray[Any, Any]]) -> AnnotatorBelie
     return belief
 
 
-def _under(prefix: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+def under(prefix: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
     """Arrays whose names start with the prefix and a dot, without them."""
     return {name[len(prefix) + 1 :]: array for name, array in arrays.items() if name.startswith(f"{prefix}.")}
 
@@ -192,7 +193,7 @@ def stored_prior(
     models: list[Any] = []
     if "plugged_in" in arrays:
         plugged_in, models = _from_skops(arrays["plugged_in"].tobytes(), trusted)
-    own = _under("head", arrays)
+    own = under("head", arrays)
     if not own:
         return None, plugged_in
     n_classes, n_words = len(params.class_prior), params.topic_words.shape[1]
@@ -201,14 +202,14 @@ def stored_prior(
         n_features = (0 if head.idf is None else n_words) + (0 if head.dense_mean is None else n_classes)
         if head.coef.shape != (n_features, n_classes) or (head.idf is not None and head.idf.shape != (n_words,)):
             raise ValueError("the arrays of the label prior do not fit the others")
-    for_votes, for_words = (joined_from(_under(name, arrays)) for name in ("for_votes", "for_words"))
+    for_votes, for_words = (joined_from(under(name, arrays)) for name in ("for_votes", "for_words"))
     if any(part.profiles.rates.shape[1:] != (n_classes,) for part in (for_votes, for_words)):
         raise ValueError("the arrays of the profiles do not fit the others")
     return LearnedPrior(head, for_votes, for_words, _stored_reader(arrays, (n_words, n_classes))), plugged_in
 
 
 def _stored_reader(arrays: Mapping[str, np.ndarray[Any, Any]], shape: tuple[int, int]) -> Reader | None:
-    own = _under("reader", arrays)
+    own = under("reader", arrays)
     if not own:
         return None
     said = Speech(own["present"], own["absent"])
