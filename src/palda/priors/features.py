@@ -223,6 +223,5 @@ def cut_blocks(
     if words is not None and not in_memory(words):
         return [StoredBlock(fold, rows, features, targets, weights) for fold, rows in pieces], order
     return [
-        _block(fold, rows, None if words is None else words[rows], features, targets, weights)
-        for fold, rows in pieces
+        _block(fold, rows, None if words is None else words[rows], features, targets, weights) for fold, rows in pieces
     ], order
