@@ -1,9 +1,9 @@
 """Documents and votes that arrive later: a fitted model goes on from what it knows, without the documents it has seen.
 
 Labels of the new documents come first: from their votes, from what is believed of annotators, and from a head that has
-not seen them. Then annotators, head and topics learn from them. What each keeps of the past is additive: annotators
-their counts of votes, the head a paraboloid around its coefficients, topics the statistics that their parameters stand
-for. A batch counts as much as its documents are many, so the order in which batches arrive matters little.
+not seen them. Then annotators, head and topics learn from them. What is kept of the past is small: of annotators their
+counts of votes, of topics and head the parameters and how many documents stand behind them. A batch counts as much as
+its documents are many, so the order in which batches arrive matters little.
 """
 
 from __future__ import annotations
@@ -15,9 +15,18 @@ import numpy as np
 from scipy.special import logit
 
 from palda.crowd import CrowdState, posterior
-from palda.fit import cut_shards, e_steps, explain_shards, label_probs, maximisation, total_bound, unlabelled_shards
+from palda.data.stretches import word_totals
+from palda.fit import (
+    cut_shards,
+    explain_shards,
+    label_probs,
+    maximisation,
+    placed,
+    statistics,
+    total_bound,
+    unlabelled_shards,
+)
 from palda.model.implied import implied_stats
-from palda.model.state import merge
 from palda.priors import label_sets
 from palda.priors.continued import HeadMemory, continue_head, head_memory
 from palda.priors.label_sets import ProfilePrior, Profiles
@@ -31,6 +40,7 @@ if TYPE_CHECKING:
 
     from palda.annotators.base import AnnotatorBelief
     from palda.crowd import CrowdSettings
+    from palda.data.stretches import CountRows
     from palda.data.types import Counts, Votes
     from palda.fit import Settings, Shard
     from palda.learn import Learned
@@ -112,9 +122,9 @@ class Arrived:
     foretold: Array | None  # log-odds that the head, not having seen them, gave the new ones; None for base rates
 
 
-def first_memory(counts: Counts, found: Learned | None = None) -> Memory:
+def first_memory(counts: CountRows, found: Learned | None = None) -> Memory:
     """Memory of the documents of a whole fit."""
-    tokens = float(counts.sum())
+    tokens = float(word_totals(counts).sum())
     if found is None or found.prior is None or not isinstance(found.prior.head, Head):
         return Memory(counts.shape[0], tokens)
     weights = None if found.weights.all() else found.weights
@@ -253,9 +263,9 @@ def _continued_topics(shards: Sequence[Shard], start: Params, past: ShardStats, 
     That is a natural-gradient step whose size is the batch's share of all documents so far, taken again until the
     batch's own statistics settle (maths, eq. 58).
     """
-    params, before = start, -np.inf
+    params, before, work = start, -np.inf, placed(shards, settings)
     for _ in range(_TOPIC_ROUNDS):
-        stats = merge(part for part, _ in e_steps(shards, params, settings))
+        stats = statistics(work, params, settings)
         bound = total_bound(stats, params, settings)
         params, _ = maximisation(params, past + stats, settings)
         if abs(bound - before) < _TOPIC_TOL * abs(bound):

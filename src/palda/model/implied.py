@@ -1,7 +1,7 @@
 """Statistics that parameters stand for: those whose M-step gives the parameters back.
 
-For an exponential family a maximum and the means it was fitted to are two names of the same point. So parameters and the
-number of documents behind them are all that must be kept for EM to go on with other documents.
+For an exponential family a maximum and the means it was fitted to are two names of the same point. So parameters and
+the number of documents behind them are all that must be kept for EM to go on with other documents.
 """
 
 from __future__ import annotations

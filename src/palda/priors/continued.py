@@ -1,8 +1,9 @@
 """A head that goes on with documents that arrive later, without those it has seen.
 
-What earlier documents said is kept as a Laplace approximation: a paraboloid around the coefficients they led to, with
-the diagonal of the curvature they gave the loss. A batch of new documents then moves each coefficient the less, the more
-documents have spoken of its feature before (maths, eqs. 59 and 60).
+New documents stand in for earlier ones: besides its own label, each is taught what the head says about it already, with
+the weight of the documents seen before (maths, eq. 59). Around the old coefficients that is their loss to second order,
+its curvature being taken from documents like them: a natural-gradient step. (A diagonal curvature that is remembered
+word by word forgets: on held-back training documents of Reuters, five batches ended at the micro-F1 of one.)
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ from palda.priors.folds import NO_FOLD, Problems, checked_targets
 from palda.priors.logistic import Head, Stopping, fit_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from palda.engine.base import Engine
@@ -55,8 +54,9 @@ def continue_head(
 ) -> tuple[Head, HeadMemory]:
     """Head and memory after one more batch of documents, with soft targets and weights as ``fit_head`` takes them.
 
-    Penalties, the scale of dense columns and the recalibration are kept; document frequencies of words are counted on,
-    so that words that nobody had used before begin to count.
+    Penalties and the scale of dense columns are kept. The recalibration follows the scores of documents before
+    they are learned from. Document frequencies of words are counted on, so that words that nobody had used begin to
+    count.
     """
     labels, known = checked_targets(targets, weights)
     if head.idf is not None:
