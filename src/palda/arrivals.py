@@ -135,9 +135,25 @@ def arrive(
     standing: Standing, batch: Batch, settings: Settings, crowd: CrowdSettings, seen: SeenBefore | None = None
 ) -> Arrived:
     """The model after a batch: labels of its documents, then annotators, label prior and topics."""
+    if not len(batch.known):
+        return _votes_alone(standing, crowd, seen, batch.known.shape[1])
     if standing.prior is None:
         return _with_base_rates(standing, batch, replace(settings, annotators=crowd.annotators), crowd, seen)
     return _with_a_head(standing, standing.prior, batch, settings, crowd, seen)
+
+
+def _votes_alone(standing: Standing, crowd: CrowdSettings, seen: SeenBefore | None, n_classes: int) -> Arrived:
+    """No new documents, but votes on some that were seen before."""
+    belief, counts, probs = standing.params.annotators, standing.vote_counts, np.empty((0, n_classes))
+    if seen is not None and belief is not None:
+        for _ in range(_VOTE_ROUNDS):
+            before, probs = probs, _once_more(seen, belief, crowd, n_classes)
+            counts = standing.vote_counts + crowd.annotators.count(seen.votes, probs)
+            belief = crowd.annotators.update(counts, belief)
+            if len(before) and np.abs(probs - before).max() < _SETTLED:
+                break
+    params = replace(standing.params, annotators=belief)
+    return Arrived(replace(standing, params=params, vote_counts=counts), np.empty((0, n_classes)), probs, None)
 
 
 def _with_a_head(

@@ -9,14 +9,14 @@ word by word forgets: on held-back training documents of Reuters, five batches e
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from scipy import sparse
 from scipy.special import expit
 
 from palda.priors.calibration import Platt, fit_platt
-from palda.priors.features import Scale, cut_blocks, tf_idf
+from palda.priors.features import Features, Scale, cut_blocks, tf_idf
 from palda.priors.folds import NO_FOLD, Problems, checked_targets
 from palda.priors.logistic import Head, Stopping, fit_columns
 
@@ -120,10 +120,11 @@ def _base_log_odds(memory: HeadMemory) -> Array:
 
 def _blocks(head: Head, counts: Any, dense: Any, labels: Array, known: Array | None) -> list[Block]:
     words = None if head.idf is None else tf_idf(sparse.csr_array(counts), head.idf)
-    columns = None
+    columns = scale = None
     if head.dense_mean is not None and head.dense_spread is not None:
-        columns = Scale(head.dense_mean, head.dense_spread).apply(np.asarray(dense, dtype=np.float64))
-    return cut_blocks(words, columns, labels, known, np.zeros(len(labels), dtype=np.int64))[0]
+        columns, scale = np.asarray(dense, dtype=np.float64), Scale(head.dense_mean, head.dense_spread)
+    features = Features(words, head.idf, columns, scale)
+    return cast("list[Block]", cut_blocks(features, labels, known, np.zeros(len(labels), dtype=np.int64))[0])
 
 
 def _with_frequencies(head: Head, memory: HeadMemory, counts: Any) -> Head:
