@@ -17,6 +17,7 @@ LONG = (
     "suggest",
     "real_crowds",
     "topics",
+    "online",
 )  # only when named
 
 

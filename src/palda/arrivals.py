@@ -214,7 +214,7 @@ def _labels(
     crowd: CrowdSettings,
     seen: SeenBefore | None,
 ) -> _Labels:
-    """Labels and annotators in turn: votes of the batch add to those counted before (maths, eq. 61)."""
+    """Labels and annotators in turn: votes of the batch add to those counted before (maths, eq. 60)."""
     joined, belief, counts = prior.for_votes, standing.params.annotators, standing.vote_counts
     silent = np.asarray(batch.counts.sum(axis=1)).reshape(-1, 1) == 0
     extra = np.where(silent, 0.0, joined.evidence(foretold))

@@ -37,6 +37,7 @@ class Plan:
     n_topics: Any
     annotators: str
     label_prior: str
+    algorithm: str
     max_iter: int
     language: str
     min_count: int
@@ -55,7 +56,8 @@ class Plan:
     def model(self, *, verbose: bool) -> CrowdPALDA:
         """Estimator with the settings asked for."""
         return CrowdPALDA(
-            self.n_topics, annotators=self.annotators, label_prior=self.label_prior, max_iter=self.max_iter,
+            self.n_topics, annotators=self.annotators, label_prior=self.label_prior, algorithm=self.algorithm,
+            max_iter=self.max_iter,
             n_jobs=self.n_jobs, random_state=self.seed, verbose=int(verbose),
         )  # fmt: skip
 

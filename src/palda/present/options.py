@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 __all__ = [
+    "Algorithm",
     "AnnotatorKind",
     "AsCsv",
     "AsJson",
@@ -86,6 +87,13 @@ class AnnotatorKind(StrEnum):
     TWO_COIN = "two_coin"
     ONE_COIN = "one_coin"
     PER_CLASS = "per_class"
+
+
+class Algorithm(StrEnum):
+    """How topics are fitted."""
+
+    BATCH = "batch"
+    ONLINE = "online"
 
 
 class LabelPrior(StrEnum):

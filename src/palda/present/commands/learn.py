@@ -52,6 +52,10 @@ def fit(
     label_prior: Annotated[
         opt.LabelPrior, typer.Option(help="How probable labels are before anybody votes.", rich_help_panel=_MODEL)
     ] = opt.LabelPrior.STACKED,
+    algorithm: Annotated[
+        opt.Algorithm,
+        typer.Option(help="EM of the topics: online takes many steps a round.", rich_help_panel=_MODEL),
+    ] = opt.Algorithm.BATCH,
     max_iter: Annotated[int, typer.Option(min=1, help="Rounds of EM at most.", rich_help_panel=_MODEL)] = 200,
     language: Annotated[
         str, typer.Option(help="Language for stems and stop words; none for neither.", rich_help_panel=_WORDS)
@@ -95,7 +99,17 @@ def fit(
     from palda.present.fitting import Plan, fit_and_save, read_files, show
 
     plan = Plan(
-        topics or "auto", annotators.value, label_prior.value, max_iter, language, min_count, ngrams, bins, seed, jobs
+        topics or "auto",
+        annotators.value,
+        label_prior.value,
+        algorithm.value,
+        max_iter,
+        language,
+        min_count,
+        ngrams,
+        bins,
+        seed,
+        jobs,
     )
     with talk.notes():
         dataset = read_files(documents, votes, gold, chosen)
