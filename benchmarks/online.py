@@ -44,7 +44,8 @@ def steps(train: Dataset, test: Dataset) -> None:
     for tol in TOLERANCES:
         began = time.process_time()
         *_, (params, info) = em(shards, start, replace(settings, tol=tol))
-        batch[tol] = held_out_bound(params), time.process_time() - began
+        cost = time.process_time() - began
+        batch[tol] = held_out_bound(params), cost
         print(
             f"batch EM, tol {tol:g}: {info.iteration} rounds, held-out bound {batch[tol][0]:.3f} a document", flush=True
         )
