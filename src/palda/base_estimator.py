@@ -68,6 +68,7 @@ _STOPPING = Stopping(max_passes=30, tolerance=1e-3, leaps=True)
 _LEAST_DOCS = 50  # fewer documents are too few for a label prior to learn from
 _CROWD_ROUNDS, _CROWD_TOL = 200, 1e-6  # of the votes' EM inside a turn of learning
 _PRIORS = ("stacked", "topics", "words", "base_rate")
+_NOT_KEPT = {"engine": None}  # a file must not have anybody talk to a cluster
 _MEASURES = ("micro_f1", "macro_f1", "jaccard")
 
 
@@ -390,7 +391,7 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
         arrays |= {"lower_bounds": self.lower_bounds_, "thresholds": self.thresholds_}
         state = {
             "estimator": type(self).__name__,
-            "settings": {name: _plain(value) for name, value in self.get_params(deep=False).items()},
+            "settings": {name: _plain(value) for name, value in self.get_params(deep=False).items()} | _NOT_KEPT,
             "converged": bool(self.converged_),
             "lower_bound": float(self.lower_bound_),
             "worst_fall": float(self.worst_fall_),
