@@ -88,8 +88,10 @@ def _options(method: str, data: str, quick: bool) -> dict[str, Setting]:
 
 
 def _is_quick(data: str, method: str, source: Source, *, named: bool) -> bool:
-    """Whether a quick run has time for a cell: whatever was named; else one model a class gives way to its stand-in,
-    and labels made of votes teach logistic regression alone.
+    """Whether a quick run has time for a cell.
+
+    Whatever was named; else one model a class gives way to its stand-in, and labels made of votes teach logistic
+    regression alone.
     """
     if named:
         return True
