@@ -371,7 +371,9 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
         texts: Any = None,
         votes: Any = None,
     ) -> None:
-        """Write the fitted model to one file, whole or not at all; ``palda.load`` reads it back.
+        """Write the fitted model to one file, whole or not at all; :func:`palda.load` reads it back.
+
+        A loaded model that is saved again keeps what it was saved with.
 
         Parameters
         ----------
@@ -383,8 +385,6 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
             Texts of the training documents, row by row of X, for reports: ``texts_``.
         votes
             The votes that the model learned from, for reports: ``votes_``. Only of a model of a crowd.
-
-        A loaded model that is saved again keeps what it was saved with.
         """
         check_is_fitted(self)
         arrays: dict[str, NDArray[Any]] = state_of_params(self._params) | state_of_prior(self._prior, self.label_prior)

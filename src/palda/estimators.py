@@ -200,13 +200,13 @@ class CrowdPALDA(TopicEstimator):
     Votes alone cannot tell a good crowd from its mirror image (everybody wrong, every label turned round): the start
     from the majority decides, and a few ``gold`` labels or an ``annotator_prior`` set it right when the majority lies.
 
+    Parameters and attributes that are not listed are those of :class:`~palda.PALDA`.
+
     Parameters
     ----------
     annotators
         ``"two_coin"``: sensitivity and specificity of each annotator. ``"one_coin"``: one rate for both, as published.
         ``"per_class"``: both, for every class.
-
-    The other parameters are those of ``PALDA``.
 
     Attributes
     ----------
@@ -214,14 +214,8 @@ class CrowdPALDA(TopicEstimator):
         Names of classes, annotators and documents.
     consensus_
         (documents, classes): probability of each label given words, votes and gold.
-    annotator_quality_
-        A row an annotator: ``annotator``, ``quality`` (expected share of right votes), ``low`` and ``high`` (its 95%
-        interval), ``sensitivity``, ``specificity``, ``informedness``, ``n_votes``, ``verdict``; then
-        ``informedness_low``, ``informedness_high``, ``n_present``.
     vote_log_likelihoods_
         Log-likelihood of votes that were hidden for the purpose, after every turn of learning; empty for base rates.
-
-    The others are those of ``PALDA``.
     """
 
     def __init__(
@@ -333,12 +327,17 @@ class CrowdPALDA(TopicEstimator):
 
     @property
     def annotator_quality_(self) -> pd.DataFrame:
-        """What was learned about each annotator."""
+        """What was learned about annotators, a row for each.
+
+        Columns ``annotator``, ``quality`` (expected share of right votes), ``low`` and ``high`` (its 95% interval),
+        ``sensitivity``, ``specificity``, ``informedness``, ``n_votes``, ``verdict``; then ``informedness_low``,
+        ``informedness_high``, ``n_present``.
+        """
         return quality_table(summary(self._belief, self._vote_counts), self.annotators_)
 
     @property
     def annotator_rates_by_class_(self) -> pd.DataFrame:
-        """A row an annotator and class: sensitivity and specificity with 95% intervals.
+        """Sensitivity and specificity with their 95% intervals, a row for each annotator and class.
 
         With ``annotators="per_class"`` they differ from class to class; other models repeat an annotator's.
         """
