@@ -23,12 +23,14 @@ from palda.errors import PaldaWarning
 from palda.explain import REST, head_weights, topic_weights
 from palda.fit import Settings, explain_shards, reader_of, shares_of_topics, unlabelled_shards
 from palda.inputs import label_table
+from palda.journal import Record
 from palda.kernels import Stopping
 from palda.learn import LearnPlan, learn
 from palda.metrics.thresholds import choose_thresholds
 from palda.model.predict import Temper, for_prediction
 from palda.model.start import default_n_topics
-from palda.persist import save_state, state_of_params, state_of_prior, stored_params, stored_prior
+from palda.model.stored import state_of_params, stored_params
+from palda.persist import save_state, state_of_prior, stored_prior
 from palda.priors import base_rate
 from palda.priors.wrapped import check_classifier
 from palda.progress import Progress
@@ -145,13 +147,17 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
         """How topics are fitted, and a seed for everything else that is drawn."""
         self.n_topics_ = default_n_topics(counts, n_classes) if self.n_topics == "auto" else int(self.n_topics)
         random = check_random_state(self.random_state)
-        seeds = [int(random.randint(np.iinfo(np.int32).max)) for _ in range(self.n_init)]
+        drawn = random.randint(np.iinfo(np.int32).max, size=self.n_init + 1)
+        drawn = settings.journal.stage("seeds").remember(  # nobody else knows what an open random state gave
+            lambda: drawn, lambda seeds: Record({"seeds": seeds}, {}), lambda record: record.arrays["seeds"]
+        )
+        *seeds, seed = (int(number) for number in drawn)
 
         def watch() -> Any:
             return Progress(verbose=self.verbose, max_iter=self.max_iter, tol=settings.tol).step
 
         plan = TopicPlan(self.n_topics_, bool(self.smoothing), settings, seeds, watch)
-        return plan, int(random.randint(np.iinfo(np.int32).max))
+        return plan, seed
 
     def _fit_together(self, data: Labelled, settings: Settings) -> Array:
         """Base rates for a label prior; gives Δ back."""
@@ -208,6 +214,7 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
         self.n_iter_ = len(run.bounds)
         self.converged_ = run.converged
         self.worst_fall_ = run.worst_fall
+        self.interrupted_ = run.interrupted
         if run.interrupted:
             warnings.warn("interrupted; the best parameters so far are kept", PaldaWarning, stacklevel=4)
         elif not run.converged:

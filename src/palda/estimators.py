@@ -15,6 +15,7 @@ from palda.annotators.published import PublishedCoin
 from palda.annotators.summary import quality_table, rates_by_class, summary
 from palda.annotators.two_coin import TwoCoinModel
 from palda.base_estimator import TopicEstimator, as_many
+from palda.checkpoints import open_journal
 from palda.crowd import CrowdSettings, CrowdState, posterior
 from palda.data.types import Corpus, names_array
 from palda.fit import Labelled, cut_shards, label_probs
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from palda.annotators.base import AnnotatorBelief, AnnotatorModel
     from palda.attachments import Attachments
+    from palda.checkpoints import Checkpoint
     from palda.data.frozen import Strings
     from palda.data.types import Votes
     from palda.persist import SavedModel
@@ -99,6 +101,8 @@ class PALDA(ClassifierMixin, TopicEstimator):
         label prior learns, and not kept in files.
     n_topics_
         Number of topics.
+    interrupted_
+        Whether Ctrl-C ended the topics' EM early; not kept in files.
     temper_
         How much the topics' words of a document are believed, chosen on documents held back.
     vocabulary_
@@ -139,10 +143,11 @@ class PALDA(ClassifierMixin, TopicEstimator):
         """The paper's model and settings: mean field, base rates, prediction at ½."""
         return cls(n_topics, smoothing=smoothing, **(_PUBLISHED | settings))
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, checkpoint: Checkpoint | str | os.PathLike[str] | None = None) -> Self:
         """Learn topics and the label prior from counts X (documents, words) and labels y (documents, classes).
 
-        y holds 1 and 0, and -1 or NaN where a label is unknown. X is never changed.
+        y holds 1 and 0, and -1 or NaN where a label is unknown. X is never changed. A long fit with a ``checkpoint``,
+        a folder or ``Checkpoint``, goes on from there if it was stopped, and ends as if it had not been.
         """
         known, names = label_table(y)
         counts = self._counts(X, reset=True)
@@ -153,10 +158,12 @@ class PALDA(ClassifierMixin, TopicEstimator):
         settings = self._settings()
         self.classes_ = names
         data = Labelled(counts, known, mean_where_unknown(known))
-        if self._learns(data):
-            self._fit_learned(data, settings, TwoCoinModel())
-        else:
-            self._fit_together(data, settings)
+        with open_journal(checkpoint, self.get_params(deep=False), data) as journal:
+            settings = replace(settings, journal=journal)
+            if self._learns(data):
+                self._fit_learned(data, settings, TwoCoinModel())
+            else:
+                self._fit_together(data, settings)
         return self
 
     def _add_state(self, arrays: dict[str, NDArray[Any]], state: dict[str, Any]) -> None:
@@ -256,6 +263,8 @@ class CrowdPALDA(TopicEstimator):
         gold: Any = None,
         doc_ids: Iterable[object] | None = None,
         annotator_prior: Any = None,
+        *,
+        checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
     ) -> Self:
         """Learn topics, labels, annotators and the label prior from counts X and votes.
 
@@ -275,6 +284,9 @@ class CrowdPALDA(TopicEstimator):
         annotator_prior
             What earlier work says about annotators: ``annotator_quality_`` of an earlier fit, or a mapping from
             annotator to quality or to (sensitivity, specificity).
+        checkpoint
+            A folder, or a ``Checkpoint``, which also says how often it is written to. A long fit goes on from there if
+            it was stopped, and ends as if it had not been.
         """
         ids = X.doc_ids if isinstance(X, Corpus) and doc_ids is None else doc_ids
         counts = self._counts(X, reset=True)
@@ -290,13 +302,15 @@ class CrowdPALDA(TopicEstimator):
         belief = model.start(given.n_annotators, given.n_classes, history)
         data = Labelled(counts, known, first_guess(given, known), given, belief)
         self.classes_, self.annotators_, self.doc_ids_ = given.classes, given.annotators, given.doc_ids
-        if self._learns(data):
-            found = self._fit_learned(data, replace(settings, annotators=None), model)
-            self.consensus_, self.vote_log_likelihoods_ = found.label_probs, found.log_likelihoods
-            self._params = replace(self._params, annotators=found.belief)
-        else:
-            self.consensus_ = self._fit_together(data, settings)
-            self.vote_log_likelihoods_ = np.empty(0)
+        with open_journal(checkpoint, self.get_params(deep=False), data) as journal:
+            settings = replace(settings, journal=journal)
+            if self._learns(data):
+                found = self._fit_learned(data, replace(settings, annotators=None), model)
+                self.consensus_, self.vote_log_likelihoods_ = found.label_probs, found.log_likelihoods
+                self._params = replace(self._params, annotators=found.belief)
+            else:
+                self.consensus_ = self._fit_together(data, settings)
+                self.vote_log_likelihoods_ = np.empty(0)
         self._vote_counts = model.count(given, self.consensus_)
         return self
 

@@ -27,7 +27,9 @@ from palda.crowd import (
     subset,
     votes_log_likelihood,
 )
+from palda.journal import Record, prefixed, under
 from palda.model.predict import Temper
+from palda.model.stored import state_of_belief, stored_belief
 from palda.priors import label_sets
 from palda.priors.calibration import fit_platt
 from palda.priors.folds import assign_folds
@@ -43,7 +45,7 @@ from palda.priors.joined import (
     refitted,
 )
 from palda.priors.label_sets import ProfilePrior
-from palda.priors.learned import LearnedPrior
+from palda.priors.learned import LearnedPrior, joined_arrays, joined_from
 from palda.priors.logistic import Head, HeadFit, HeadSettings, fit_head
 from palda.priors.wrapped import WrappedFit, fit_wrapped
 from palda.topic_evidence import fit_topics, labelled_shards, read_topics, start_params
@@ -114,6 +116,23 @@ class _Turn:
     def n_features(self) -> int:
         return len(self.fit.fold_coef) if isinstance(self.fit, HeadFit) else 0
 
+    def record(self) -> Record:
+        """Labels and what goes with them; the head has a stage of its own."""
+        belief = {} if self.belief is None else prefixed("belief", state_of_belief(self.belief))
+        joined = {} if self.joined is None else prefixed("joined", joined_arrays(self.joined))
+        return Record({"label_probs": self.label_probs, **belief, **joined}, {"score": self.score})
+
+    @classmethod
+    def from_record(cls, record: Record) -> _Turn:
+        """What ``record`` was made of."""
+        joined = under("joined", record.arrays)
+        return cls(
+            record.arrays["label_probs"],
+            stored_belief(under("belief", record.arrays)),
+            joined=joined_from(joined) if joined else None,
+            score=float(record.state["score"]),
+        )
+
 
 def learn(data: Labelled, plan: LearnPlan) -> Learned:
     """Head, profiles, topics, annotators and labels."""
@@ -136,6 +155,11 @@ def learn(data: Labelled, plan: LearnPlan) -> Learned:
     return learner.finished(turns, reading)
 
 
+def _record_of_wrapped(fit: WrappedFit) -> Record | None:
+    arrays = fit.arrays()
+    return None if arrays is None else Record(arrays, {})
+
+
 def _grows(turns: list[_Turn], worth: float) -> bool:
     """Whether the last turn made hidden votes likelier by that share of their log-likelihood; never without votes."""
     return turns[-1].score - turns[-2].score > worth * abs(turns[-1].score)
@@ -151,6 +175,7 @@ class _Learner:
 
     def __init__(self, data: Labelled, plan: LearnPlan) -> None:
         self.data, self.plan = data, plan
+        self.journal = plan.topics.settings.journal
         known, votes = data.known, data.votes
         spoken_of = known >= 0 if votes is None else (known >= 0) | (votes.per_pair() > 0)
         self.weights = spoken_of.astype(np.float64)
@@ -165,14 +190,19 @@ class _Learner:
     def start(self) -> _Turn:
         """Labels from the votes alone, if there are any."""
         data, model = self.data, self.plan.crowd.annotators
-        if data.votes is None or data.belief is None:
+        votes, belief = data.votes, data.belief
+        if votes is None or belief is None:
             return _Turn(data.guess, None)
-        belief = data.belief
         if not belief.has_history.any():
-            belief = model.update(model.count(data.votes, data.guess), belief)
+            belief = model.update(model.count(votes, data.guess), belief)
         settings = replace(self.plan.crowd, max_iter=_FIRST_ROUNDS)
-        found = fit_crowd(cut_votes(data.votes, data.known), start_state(belief, data.guess), settings)
-        return _Turn(found.label_probs, found.state.belief)
+
+        def from_votes() -> _Turn:
+            found = fit_crowd(cut_votes(votes, data.known), start_state(belief, data.guess), settings)
+            return _Turn(found.label_probs, found.state.belief)
+
+        stage = self.journal.stage("votes", data.guess, belief.posterior)
+        return stage.remember(from_votes, _Turn.record, _Turn.from_record)
 
     def reads_topics(self, *, steady: bool) -> bool:
         """Whether it is time to fit topic models: when labels are steady. A head that has nothing else cannot wait."""
@@ -186,35 +216,52 @@ class _Learner:
         """
         fit = self._fit_head(before, folds, reading, anew=anew)
         base = logit(np.clip(fit.head.base_rates, _LEAST, 1.0 - _LEAST))
-        data, belief = self.data, before.belief
-        if data.votes is None or belief is None:
+        data, votes, belief = self.data, self.data.votes, before.belief
+        if votes is None or belief is None:
             joined = Joined.head_alone(base)
             probs = label_sets.e_step(joined.evidence(fit.log_odds), data.known, joined.profiles).label_probs
             return _Turn(probs, None, fit, joined)
-        joined, score = self._choose(belief, fit.log_odds, base)
-        settings = replace(self.plan.crowd, learn_profiles=len(joined.profiles.weights) > 1)
-        state = CrowdState(belief, joined.profiles, ProfilePrior(expit(base)))
-        found = fit_crowd(cut_votes(data.votes, data.known, joined.evidence(fit.log_odds)), state, settings)
-        joined = replace(joined, profiles=found.state.profiles)
-        return _Turn(found.label_probs, found.state.belief, fit, joined, score)
+
+        def with_votes() -> _Turn:
+            joined, score = self._choose(belief, fit.log_odds, base)
+            settings = replace(self.plan.crowd, learn_profiles=len(joined.profiles.weights) > 1)
+            state = CrowdState(belief, joined.profiles, ProfilePrior(expit(base)))
+            found = fit_crowd(cut_votes(votes, data.known, joined.evidence(fit.log_odds)), state, settings)
+            joined = replace(joined, profiles=found.state.profiles)
+            return _Turn(found.label_probs, found.state.belief, None, joined, score)
+
+        stage = self.journal.stage("labels", fit.log_odds, belief.posterior)
+        return replace(stage.remember(with_votes, _Turn.record, _Turn.from_record), fit=fit)
 
     def _fit_head(
         self, before: _Turn, folds: Rows, reading: TopicReading | None, *, anew: bool
     ) -> HeadFit | WrappedFit:
         weights = None if self.weights.all() else self.weights
         kind, engine, counts = self.plan.label_prior, self.plan.crowd.engine, self.data.counts
+        dense = None if reading is None else reading.evidence
+        stage = self.journal.stage("head", before.label_probs, dense)
         if not isinstance(kind, str):
-            return fit_wrapped(
-                kind, counts, before.label_probs, weights=weights, folds=folds, seed=self.plan.seed, engine=engine
+
+            def wrapped() -> WrappedFit:
+                return fit_wrapped(
+                    kind, counts, before.label_probs, weights=weights, folds=folds, seed=self.plan.seed, engine=engine
+                )
+
+            return stage.remember(wrapped, _record_of_wrapped, lambda record: WrappedFit.from_arrays(record.arrays))
+
+        def head() -> HeadFit:
+            return fit_head(
+                before.label_probs,
+                counts=None if kind == "topics" else counts,
+                dense=dense,
+                weights=weights,
+                folds=folds,
+                settings=HeadSettings(seed=self.plan.seed, engine=engine),
+                start=before.fit if isinstance(before.fit, HeadFit) and not anew else None,
             )
-        return fit_head(
-            before.label_probs,
-            counts=None if kind == "topics" else counts,
-            dense=None if reading is None else reading.evidence,
-            weights=weights,
-            folds=folds,
-            settings=HeadSettings(seed=self.plan.seed, engine=engine),
-            start=before.fit if isinstance(before.fit, HeadFit) and not anew else None,
+
+        return stage.remember(
+            head, lambda fit: Record(fit.arrays(), {}), lambda record: HeadFit.from_arrays(record.arrays)
         )
 
     def _choose(self, belief: AnnotatorBelief, head: Array, base: Array) -> tuple[Joined, float]:

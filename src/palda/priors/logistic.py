@@ -14,6 +14,7 @@ import numpy as np
 
 from palda.engine.threads import Threads
 from palda.errors import DataError
+from palda.journal import prefixed, under
 from palda.priors.calibration import (
     NONE,
     Platt,
@@ -183,6 +184,17 @@ class HeadFit:
     log_odds: Array
     folds: Indices
     fold_coef: Array
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything the fit is made of, ready for an npz file."""
+        own = {name: getattr(self, name) for name in ("log_odds", "folds", "fold_coef")}
+        return own | prefixed("head", self.head.arrays())
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The fit that ``arrays`` was taken from."""
+        own = (arrays[name] for name in ("log_odds", "folds", "fold_coef"))
+        return cls(Head.from_arrays(under("head", arrays)), *own)
 
 
 def fit_head(

@@ -16,6 +16,7 @@ import numpy as np
 
 from palda.engine.threads import Threads
 from palda.errors import DataError, PaldaError
+from palda.journal import prefixed, under
 from palda.priors.calibration import NONE, Platt, base_log_odds, cross_calibrate, evidence_in
 from palda.priors.features import compact
 from palda.priors.folds import assign_folds, checked_targets
@@ -76,6 +77,28 @@ class WrappedFit:
     head: WrappedHead
     log_odds: Array
     folds: Indices
+
+    def arrays(self) -> dict[str, NDArray[Any]] | None:
+        """Everything the fit is made of, ready for an npz file; None if classifiers are not all scikit-learn's own."""
+        from skops import io as skops_io
+
+        try:
+            models = skops_io.dumps(list(self.head.models))
+            if skops_io.get_untrusted_types(data=models):
+                return None
+        except Exception:  # noqa: BLE001 - whatever it is that skops cannot write, it is not ours to put right
+            return None
+        blob = np.frombuffer(models, dtype=np.uint8)
+        return {"log_odds": self.log_odds, "folds": self.folds, "models": blob, **prefixed("head", self.head.arrays())}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The fit that ``arrays`` was taken from; types that are not scikit-learn's own are refused."""
+        from skops import io as skops_io
+
+        models = skops_io.loads(arrays["models"].tobytes(), trusted=[])
+        head = WrappedHead.from_arrays(under("head", arrays), models)
+        return cls(head, arrays["log_odds"], arrays["folds"])
 
 
 def check_classifier(classifier: Any) -> None:
