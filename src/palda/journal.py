@@ -358,7 +358,7 @@ def _write_record(record: Record, stream: BinaryIO) -> None:
 
 
 def _read(path: Path) -> Record:
-    with np.load(path, allow_pickle=False) as stored:
+    with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
         arrays = {name: stored[name] for name in stored.files}
     state = json.loads(arrays.pop(_STATE).tobytes())
     if not isinstance(state, dict):
