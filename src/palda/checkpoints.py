@@ -111,7 +111,7 @@ def _digest(*arrays: NDArray[Any]) -> str:
     for array in arrays:
         whole = np.ascontiguousarray(array)
         digest.update(f"{whole.dtype.str}{whole.shape}".encode())
-        digest.update(memoryview(whole).cast("B") if whole.size else b"")
+        digest.update(whole.data.cast("B") if whole.size else b"")
     return digest.hexdigest()
 
 

@@ -79,6 +79,9 @@ class Stage:
         What cannot be written without executing something when it is read makes no record.
         """
 
+    def keep_now(self, make: Callable[[], Record]) -> None:
+        """Remember where the stage stands, if it is time to write: what stands there changes in place soon after."""
+
     def remember(
         self, compute: Callable[[], T], pack: Callable[[T], Record | None], unpack: Callable[[Record], T]
     ) -> T:
@@ -195,9 +198,18 @@ class FolderJournal(Journal):
     def _keep(self, stage: _FolderStage, *, finished: bool) -> None:
         self._under_way = not finished
         self._waiting[stage.number] = stage
-        least = self._minutes * 60.0
-        if self._clock() - self._last >= (max(least, self._cost / _MOST_OF_THE_TIME) if least > 0 else 0.0):
+        if self._is_due():
             self._write()
+
+    def _keep_now(self, stage: _FolderStage) -> None:
+        if self._is_due():
+            self._waiting[stage.number] = stage
+            self._write()
+            self._waiting.pop(stage.number, None)  # even if it could not be written
+
+    def _is_due(self) -> bool:
+        least = self._minutes * 60.0
+        return self._clock() - self._last >= (max(least, self._cost / _MOST_OF_THE_TIME) if least > 0 else 0.0)
 
     def _write(self) -> None:
         """Everything that waits, in order. What cannot be written now goes on waiting."""
@@ -237,6 +249,10 @@ class _FolderStage(Stage):
     def keep(self, make: Callable[[], Record | None], *, finished: bool = True) -> None:
         self._make = make
         self.journal._keep(self, finished=finished)  # noqa: SLF001
+
+    def keep_now(self, make: Callable[[], Record]) -> None:
+        self._make = make
+        self.journal._keep_now(self)  # noqa: SLF001
 
     def record(self) -> Record | None:
         """What is to be written, if anything can."""

@@ -155,11 +155,6 @@ def learn(data: Labelled, plan: LearnPlan) -> Learned:
     return learner.finished(turns, reading)
 
 
-def _record_of_wrapped(fit: WrappedFit) -> Record | None:
-    arrays = fit.arrays()
-    return None if arrays is None else Record(arrays, {})
-
-
 def _grows(turns: list[_Turn], worth: float) -> bool:
     """Whether the last turn made hidden votes likelier by that share of their log-likelihood; never without votes."""
     return turns[-1].score - turns[-2].score > worth * abs(turns[-1].score)
@@ -241,27 +236,19 @@ class _Learner:
         dense = None if reading is None else reading.evidence
         stage = self.journal.stage("head", before.label_probs, dense)
         if not isinstance(kind, str):
-
-            def wrapped() -> WrappedFit:
-                return fit_wrapped(
-                    kind, counts, before.label_probs, weights=weights, folds=folds, seed=self.plan.seed, engine=engine
-                )
-
-            return stage.remember(wrapped, _record_of_wrapped, lambda record: WrappedFit.from_arrays(record.arrays))
-
-        def head() -> HeadFit:
-            return fit_head(
-                before.label_probs,
-                counts=None if kind == "topics" else counts,
-                dense=dense,
-                weights=weights,
-                folds=folds,
-                settings=HeadSettings(seed=self.plan.seed, engine=engine),
-                start=before.fit if isinstance(before.fit, HeadFit) and not anew else None,
-            )
-
-        return stage.remember(
-            head, lambda fit: Record(fit.arrays(), {}), lambda record: HeadFit.from_arrays(record.arrays)
+            return fit_wrapped(
+                kind, counts, before.label_probs,
+                weights=weights, folds=folds, seed=self.plan.seed, engine=engine, stage=stage,
+            )  # fmt: skip
+        return fit_head(
+            before.label_probs,
+            counts=None if kind == "topics" else counts,
+            dense=dense,
+            weights=weights,
+            folds=folds,
+            settings=HeadSettings(seed=self.plan.seed, engine=engine),
+            start=before.fit if isinstance(before.fit, HeadFit) and not anew else None,
+            stage=stage,
         )
 
     def _choose(self, belief: AnnotatorBelief, head: Array, base: Array) -> tuple[Joined, float]:
