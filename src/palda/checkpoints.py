@@ -7,24 +7,26 @@ import math
 import os
 from dataclasses import dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from palda.data.stretches import counts_of, votes_of
 from palda.errors import PaldaError
-from palda.journal import FolderJournal, Journal, is_journal, remove
+from palda.journal import FolderJournal, Journal, Record, is_journal, remove
 from palda.progress import note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
     from palda.fit import Labelled
 
-__all__ = ["Checkpoint", "open_journal"]
+__all__ = ["Checkpoint", "draw_seeds", "open_journal"]
 
-_OF_NO_CONSEQUENCE = {"n_jobs", "verbose"}  # for what is learned
+_OF_NO_CONSEQUENCE = {"n_jobs", "engine", "verbose"}  # for what is learned
 _VOTE_COLUMNS = ("doc", "annotator", "label", "value")
 
 
@@ -71,18 +73,31 @@ def open_journal(
     return journal
 
 
+def draw_seeds(random_state: Any, n_seeds: int, journal: Journal) -> list[int]:
+    """Seeds from a random state. A fit that goes on has those that it had: an open state would give others."""
+    from sklearn.utils import check_random_state
+
+    drawn = check_random_state(random_state).randint(np.iinfo(np.int32).max, size=n_seeds)
+    drawn = journal.stage("seeds").remember(
+        lambda: drawn, lambda seeds: Record({"seeds": seeds}, {}), lambda record: record.arrays["seeds"]
+    )
+    return [int(seed) for seed in drawn]
+
+
 def _fingerprint(settings: Mapping[str, Any], data: Labelled) -> dict[str, Any]:
     """What the result of a fit depends on. Counts, votes and labels as digests, under names for messages."""
     counts, votes, belief = data.counts, data.votes, data.belief
-    vote_columns = [] if votes is None else [getattr(votes, name) for name in _VOTE_COLUMNS]
+    entries = (array for _, some in counts_of(counts) for array in (some.indptr, some.indices, some.data))
+    stretches = [] if votes is None else votes_of(votes)
+    columns = (getattr(some, name) for _, some in stretches for name in _VOTE_COLUMNS)
     beliefs = [] if belief is None else [getattr(belief, spec.name) for spec in fields(belief)]
     return {
         "palda": _version(),
         **{name: _described(value) for name, value in settings.items() if name not in _OF_NO_CONSEQUENCE},
-        "the counts of words": _digest(np.array(counts.shape), counts.indptr, counts.indices, counts.data),
-        "the votes": _digest(*vote_columns),
-        "the known labels": _digest(data.known),
-        "the prior beliefs about annotators": _digest(*beliefs),
+        "the counts of words": _digest(chain([np.array(counts.shape)], entries)),
+        "the votes": _digest(columns),
+        "the known labels": _digest([data.known]),
+        "the prior beliefs about annotators": _digest(beliefs),
     }
 
 
@@ -106,7 +121,7 @@ def _name(thing: Any) -> str:
     return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', type(thing).__qualname__)}"
 
 
-def _digest(*arrays: NDArray[Any]) -> str:
+def _digest(arrays: Iterable[NDArray[Any]]) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for array in arrays:
         whole = np.ascontiguousarray(array)

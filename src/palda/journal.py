@@ -305,6 +305,10 @@ def _stage_files(folder: Path, fingerprint: Fingerprint) -> dict[int, Path]:
             raise JournalError(f"{folder}: holds other things than checkpoints; name a new folder")
         return {}
     _check_same_fit(folder, fingerprint)
+    for path in paths:
+        if _UNFINISHED.fullmatch(path.name):  # a write that was killed
+            with contextlib.suppress(OSError):
+                path.unlink()
     found = ((_STAGE.fullmatch(path.name), path) for path in paths)
     return {int(name[1]): path for name, path in found if name is not None}
 

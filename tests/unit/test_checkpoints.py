@@ -6,6 +6,7 @@ import itertools
 import json
 import pickle
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from palda import PALDA, Checkpoint, CrowdPALDA
 from palda import journal as journals
 from palda.base_estimator import TopicEstimator
 from palda.data import simulate
+from palda.data.shard_writer import write_shards
+from palda.data.types import Dataset
 from palda.errors import PaldaError, PaldaWarning
 from palda.fit import Settings
 from palda.journal import FolderJournal, Journal, JournalError, Record
@@ -165,6 +168,27 @@ def test_a_fit_that_was_over_returns_at_once(tmp_path: Path, monkeypatch: pytest
     monkeypatch.undo()
     again.n_jobs = 1
     assert_same(first, again, tmp_path)
+
+
+def test_a_folder_of_shards_goes_on_too_and_is_told_from_another(tmp_path: Path) -> None:
+    unknown = np.full(NEWS.labels.shape, -1, dtype=np.int8)
+    votes = replace(VOTES, doc_ids=NEWS.corpus.doc_ids)
+    first, other = (
+        write_shards(tmp_path / name, Dataset(NEWS.corpus, said, unknown), docs_per_shard=30)
+        for name, said in (("first", votes), ("other", replace(votes, value=1 - votes.value)))
+    )
+
+    def model() -> CrowdPALDA:
+        return CrowdPALDA(3, label_prior="base_rate", max_iter=4, n_jobs=1, random_state=0)
+
+    checkpoint = Checkpoint(tmp_path / "checkpoint", minutes=0)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        stop_after(monkeypatch, 4)
+        with pytest.raises(Killed):
+            model().fit(first, checkpoint=checkpoint)
+    with pytest.raises(JournalError, match=r"another fit \(the votes differ\)$"):
+        model().fit(other, checkpoint=checkpoint)
+    assert_same(model().fit(first, checkpoint=checkpoint), model().fit(first), tmp_path)
 
 
 def test_damaged_stages_are_computed_again(tmp_path: Path) -> None:
@@ -329,12 +353,20 @@ def test_writing_takes_no_more_than_a_small_part_of_the_time(tmp_path: Path, mon
     assert n_writes * 60.0 < 0.03 * (clock.now - begun)
 
 
+def test_what_a_killed_write_left_behind_is_swept_away(tmp_path: Path) -> None:
+    fitted(tmp_path / "checkpoint", "base_rate")
+    left = tmp_path / "checkpoint" / ".0003-em.npz.0123abcd.part"
+    left.write_bytes(b"half")
+    fitted(tmp_path / "checkpoint", "base_rate")
+    assert not left.exists()
+
+
 def test_removing_leaves_what_is_not_a_checkpoint(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path / "checkpoint", minutes=0)
     checkpoint.remove()
     assert not checkpoint.exists
     fitted(tmp_path / "checkpoint", "base_rate")
-    assert checkpoint.exists
+    assert Checkpoint(tmp_path / "checkpoint").exists
     (tmp_path / "checkpoint" / "notes.txt").write_text("mine")
     checkpoint.remove()
     assert [path.name for path in (tmp_path / "checkpoint").iterdir()] == ["notes.txt"]
