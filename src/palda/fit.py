@@ -227,7 +227,7 @@ def run_em(
     if known.params is None:
         return best
     position = known.position
-    for params, info in em(shards, known.params, settings, at=position):
+    for params, info in em(shards, known.params, settings, None, position):
         standing = replace(position, newton_converged=info.newton_converged)
         stage.keep(partial(running_record, params, standing, best.copy()), finished=False)
         best.see(params, info)
