@@ -53,7 +53,10 @@ def packed(given: Attachments) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]
     if given.words is not None:
         state["words"] = {"kind": type(given.words).__name__, "settings": _plain_settings(given.words)}
         if isinstance(given.words, TextWords):
-            state["words"]["vocabulary"] = list(given.words.vocabulary_)
+            state["words"] |= {
+                "vocabulary": list(given.words.vocabulary_),
+                "spellings": given.words.spellings_.tolist(),
+            }
         else:
             arrays |= _bins(given.words)
             state["words"]["features"] = getattr(given.words, "feature_names_in_", np.empty(0)).tolist()
@@ -98,6 +101,9 @@ def _words(state: Mapping[str, Any], arrays: Arrays) -> TextWords | ValueWords:
         words.vocabulary_ = {str(name): column for column, name in enumerate(names)}
         if len(words.vocabulary_) != len(names):
             raise ValueError("a word stands twice in the vocabulary")
+        words.spellings_ = names_array(state.get("spellings", names))  # the first files had none
+        if len(words.spellings_) != len(names):
+            raise ValueError(f"there are {len(words.spellings_)} spellings for {len(names)} words")
         return words
     if state["kind"] != "ValueWords":
         raise ValueError(f"{state['kind']!r} is not known to make words")

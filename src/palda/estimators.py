@@ -96,7 +96,7 @@ class PALDA(ClassifierMixin, TopicEstimator):
         (classes,): from which probability on a class is predicted.
     out_of_fold_probs_
         (documents, classes): what models that have not seen them predict for the training documents; only where the
-        label prior learns, and not kept in files.
+        label prior learns. Files keep it in single precision.
     n_topics_
         Number of topics.
     temper_
@@ -409,6 +409,8 @@ class CrowdPALDA(TopicEstimator):
         self.classes_ = names_array(as_many(saved.state["classes"], self._params.class_prior, "classes"))
         self.annotators_ = names_array(as_many(saved.state["annotators"], self._belief.posterior, "annotators"))
         self.doc_ids_ = names_array(as_many(saved.state["doc_ids"], self.consensus_, "documents"))
+        if hasattr(self, "out_of_fold_probs_") and self.out_of_fold_probs_.shape != self.consensus_.shape:
+            raise ValueError("the array 'out_of_fold_probs' does not fit the others")
 
 
 def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> PALDA | CrowdPALDA:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from palda.data import axes, checks
-from palda.data.chunks import read_chunks
+from palda.data.chunks import SeenNames, read_chunks
 from palda.data.files import Table, as_table, file_name
 from palda.data.tables import read_documents, read_votes
-from palda.data.types import Dataset, Documents, Votes
+from palda.data.types import Dataset, Documents, Votes, names_array
 from palda.errors import DataError
 
 if TYPE_CHECKING:
@@ -190,7 +190,11 @@ def stream_documents(
     encoding: str | None = None,
     size: int = 1000,
 ) -> Iterator[DocumentChunk]:
-    """Documents of a table of any length, ``size`` at a time; which columns matter is settled by the first rows."""
+    """Documents of a table of any length, ``size`` at a time; which columns matter is settled by the first rows.
+
+    Of documents that went by only a number of 8 bytes is kept, to notice an id that stands twice.
+    """
+    seen = SeenNames()
     kind: type[Documents | Values] | None = None
     columns: list[str] | None = None if text is None else [text]
     for table, share in read_chunks(path, size, encoding):
@@ -202,7 +206,22 @@ def stream_documents(
                 columns = [name for name in table.frame.columns if name != id and name not in found.fields]
         elif type(found) is not kind:
             table.where.fail("a column of numbers holds text from here on; numbers or blanks are needed", 0)
+        for place in seen.again(found.doc_ids):
+            before = _row_of(found.doc_ids[place], path, str(id), size, encoding, table.where.row(place))
+            if before is not None:
+                name = checks.shown(found.doc_ids[place])
+                table.where.fail(f"the id {name} stands in row {before} already; ids must differ", place, id)
         yield DocumentChunk(found, share)
+
+
+def _row_of(name: str, path: Source, id_column: str, size: int, encoding: str | None, end: int) -> int | None:
+    """Row before ``end`` in which a document stands; None if there is none, and two ids merely look alike."""
+    for table, _ in read_chunks(path, size, encoding):
+        ids = names_array(table.frame[id_column])
+        row = next((table.where.row(place) for place, other in enumerate(ids) if other == name), end)
+        if row < end:
+            return row
+    return None
 
 
 def _format(path: Source, options: ReadOptions) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 import os
 import re
+import shlex
+import shutil
 import sys
 import warnings
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
     from palda.present.views import View
 
-__all__ = ["ClosedPipeError", "ShareBar", "Talk", "as_options", "print_view", "printable", "results"]
+__all__ = ["ClosedPipeError", "ShareBar", "Talk", "as_options", "own_name", "print_view", "printable", "results"]
 
 _WIDE = 400  # columns of a table that nobody looks at on a screen
 
@@ -43,6 +46,18 @@ def as_options(message: str) -> str:
         return f"{_OPTIONS[name]} {value}".strip() if name in _OPTIONS else f"--column {name}={value}"
 
     return _ADVICE.sub(option, message)
+
+
+def own_name() -> str:
+    """How to call this command line again from here: ``palda`` where that is found, else by its path."""
+    started, found = Path(sys.argv[0]), shutil.which("palda")
+    if started.stem != "palda" or not started.is_file() or (found and started.samefile(found)):
+        return "palda"
+    path, here = started.absolute(), Path.cwd()
+    if not path.is_relative_to(here):
+        return shlex.quote(str(path))
+    inside = path.relative_to(here)
+    return shlex.quote(f"./{inside}" if inside.parent == Path() else str(inside))
 
 
 class Talk:
