@@ -120,7 +120,7 @@ def read_dataset(documents: Source, votes: Source | None = None, options: ReadOp
     """
     checks.require_choice(options.format, FORMATS, "format")
     if votes is not None:
-        found = read_documents(documents, id=options.id, text=options.text, encoding=options.encoding)
+        found = read_documents(_no_votes(documents, options), id=options.id, text=options.text)
         given = read_any_votes(votes, replace(options, id=None, text=None), documents=found)
         gold = found.gold(given.classes) if isinstance(found, Documents) else None
         return Dataset.of(found, given, gold)
@@ -128,6 +128,17 @@ def read_dataset(documents: Source, votes: Source | None = None, options: ReadOp
     dataset = _combined_table(documents, options) if kind == "table" else _export(kind, documents, options)
     _require_votes(dataset.votes, documents)
     return dataset
+
+
+def _no_votes(path: Source, options: ReadOptions) -> Table:
+    """Table of documents, which is not that of votes given in its place."""
+    table = as_table(path, options.encoding)
+    header = list(table.frame.columns)
+    if options.text is None and checks.find_column(header, "text", None, table.where) is None:
+        annotator = checks.find_column(header, "annotator", None, table.where)
+        if annotator is not None:
+            table.where.fail("holds annotators but no texts; give the documents first, then the votes", None, annotator)
+    return table
 
 
 def read_any_votes(path: Source, options: ReadOptions = _DEFAULTS, documents: Any = None) -> Votes:

@@ -26,9 +26,9 @@ _WIDE = 400  # columns of a table that nobody looks at on a screen
 
 _OPTIONS = {
     "blank": "--blank", "classes": "--classes", "duplicates": "--duplicates", "empty": "--blank",
-    "encoding": "--encoding", "id": "--id", "ignore": "--ignore", "layout": "--layout", "max_iter": "--max-iter",
-    "min_count": "--min-count", "present_at": "--present-at", "text": "--text", "from_name": "--question",
-    "answer": "--question", "output": "--question", "doc": "--id",
+    "encoding": "--encoding", "id": "--id", "ignore": "--ignore", "language": "--language", "layout": "--layout",
+    "max_iter": "--max-iter", "min_count": "--min-count", "present_at": "--present-at", "text": "--text",
+    "from_name": "--question", "answer": "--question", "output": "--question", "doc": "--id",
 }  # fmt: skip
 _ROLES = ("annotator", "label", "labels", "value", "time")
 _ADVICE = re.compile(rf"\b({'|'.join((*_OPTIONS, *_ROLES))})=(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[\w.]*)")
@@ -43,6 +43,7 @@ def as_options(message: str) -> str:
 
     def option(found: re.Match[str]) -> str:
         name, value = found[1], ",".join(part.strip(" '\"") for part in found[2].strip("[]").split(","))
+        value = "none" if value == "None" else value
         return f"{_OPTIONS[name]} {value}".strip() if name in _OPTIONS else f"--column {name}={value}"
 
     return _ADVICE.sub(option, message)
@@ -118,11 +119,13 @@ def print_view(view: View) -> None:
         drawn.add_column(column.replace("_", " "), justify="right" if is_number else "left", overflow="fold")
     for cells in view.texts():
         drawn.add_row(*(_plain(cell) for cell in cells))
-    if view.title:
-        console.print(_plain(view.title), style="bold")
-    console.print(drawn)
-    for note in view.notes:
-        console.print(_plain(note), soft_wrap=True)
+    with console.capture() as captured:  # rich would end the process itself if the reader has gone
+        if view.title:
+            console.print(_plain(view.title), style="bold")
+        console.print(drawn)
+        for note in view.notes:
+            console.print(_plain(note), soft_wrap=True)
+    sys.stdout.write(captured.get())
 
 
 def printable(text: str) -> str:

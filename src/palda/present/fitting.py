@@ -103,7 +103,7 @@ def show(summary: FitSummary, output: Path, report: Path | None, *, as_json: boo
             written = {name: str(path) for name, path in files.items()}
             sys.stdout.write(json.dumps(_without_nan(summary.as_dict()) | written, ensure_ascii=False, indent=1) + "\n")
             return
-        sizes = (f"{path} ({path.stat().st_size / 1e6:.1f} MB)" for path in files.values())
+        sizes = (f"{path} ({max(path.stat().st_size / 1e6, 0.1):.1f} MB)" for path in files.values())
         for name, value in [*summary.lines(), ("written", ", ".join(sizes))]:
             sys.stdout.write(printable(f"{name:14s}{value}") + "\n")
         sys.stdout.write(_next_steps(summary, output, report))

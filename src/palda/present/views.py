@@ -104,13 +104,18 @@ class CrowdSummary:
         doubtful = f"{self.n_doubtful:,} in doubt (.3 to .7)"
         return [
             ("documents", f"{self.n_docs:,}, {self.n_docs_with_votes:,} of them with votes"),
-            ("votes", f"{self.n_votes:,} by {self.n_annotators:,} annotators"),
+            ("votes", f"{self.n_votes:,} by {self.n_annotators:,} annotator{'' if self.n_annotators == 1 else 's'}"),
             ("classes", f"{len(self.classes)}: {listed}"),
-            ("agreement", f"{self.agreement:.2f} (Krippendorff's alpha of label sets; 1 is perfect, 0 is chance)"),
+            ("agreement", self._agreement_text()),
             ("annotators", ", ".join(_people(number, verdict) for verdict, number in self.verdicts.items())),
             *((f"  {verdict}", _some(names)) for verdict, names in self.suspicious.items()),
             ("consensus", f"{self.certain_share:.0%} of the labels certain (beyond .9 or .1), {doubtful}"),
         ]
+
+    def _agreement_text(self) -> str:
+        if np.isnan(self.agreement):
+            return "not known: no document was judged by two people, or all say the same of every document"
+        return f"{self.agreement:.2f} (Krippendorff's alpha of label sets; 1 is perfect, 0 is chance)"
 
 
 @dataclass(frozen=True)
