@@ -1,0 +1,200 @@
+"""Counts and votes in a folder of shards, which come into memory as they are asked for.
+
+They answer to what the learning code asks of a ``csr_array`` of counts and of ``Votes``. A file is mapped for the time
+of a call and let go; what calls return are copies.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+
+from palda.data import counts as sums
+from palda.data.shard_reader import entries_of
+from palda.data.votes import Votes
+from palda.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from palda.data.frozen import Rows, Strings
+    from palda.data.shard_reader import ShardReader
+    from palda.data.types import Counts
+
+__all__ = ["MappedCounts", "MappedVotes"]
+
+
+class MappedCounts:
+    """Counts (documents, words) on disk; rows come into memory as they are asked for."""
+
+    def __init__(self, reader: ShardReader) -> None:
+        self.reader = reader
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MappedCounts, (self.reader,)
+
+    def __repr__(self) -> str:
+        n_docs, n_words = self.shape
+        return f"MappedCounts({n_docs:,} x {n_words:,}, {self.nnz:,} entries in {str(self.reader.path)!r})"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Documents and words."""
+        return self.reader.manifest.documents, self.reader.manifest.words
+
+    @property
+    def nnz(self) -> int:
+        """Entries that are stored."""
+        return sum(shard.entries for shard in self.reader.manifest.shards)
+
+    @cached_property
+    def indptr(self) -> NDArray[np.int64]:
+        """Entries before each document, and before the end."""
+        return self.reader.joined_starts("counts.indptr")
+
+    def __getitem__(self, rows: Rows) -> Counts:
+        """Rows as a matrix in memory: 64-bit floats, columns sorted."""
+        chosen = self.reader.selected(rows)
+        lengths, words, data = [np.empty(0, np.int64)], [np.empty(0, np.int32)], [np.empty(0)]
+        for shard, within in chosen.pieces:
+            with self.reader.mapped(shard) as arrays:
+                entries, of_rows = entries_of(arrays["counts.indptr"], within)
+                lengths.append(of_rows)
+                words.append(arrays["counts.indices"][entries].astype(np.int32))
+                data.append(arrays["counts.data"][entries].astype(np.float64))
+        starts = np.concatenate(([0], np.cumsum(np.concatenate(lengths))))
+        kind = np.int32 if starts[-1] <= np.iinfo(np.int32).max else np.int64  # SciPy makes one type of both
+        parts = (np.concatenate(data), np.concatenate(words), starts.astype(kind))
+        matrix: Counts = sparse.csr_array(parts, shape=(chosen.length, self.shape[1]))
+        matrix.has_sorted_indices = matrix.has_canonical_format = True
+        return matrix if chosen.order is None else sparse.csr_array(matrix[chosen.order])
+
+    def sum(self, axis: int | None = None) -> Any:
+        """Sum of everything, of each word (0) or of each document (1)."""
+        if axis is None:
+            return float(self.sum(axis=1).sum())
+        return sums.doc_lengths(self) if axis in (1, -1) else sums.word_totals(self)
+
+    def word_doc_counts(self) -> NDArray[np.int64]:
+        """(words,): how many documents have a positive count of each word."""
+        return sums.word_doc_counts(self)
+
+    def weighted_sums(self, dense: NDArray[Any]) -> NDArray[np.float64]:
+        """(words, columns): counts summed over documents with the weights of each column of ``dense``."""
+        return sums.weighted_sums(self, dense)
+
+
+class MappedVotes:
+    """Votes on disk; those on some documents come into memory as ``Votes``."""
+
+    def __init__(self, reader: ShardReader) -> None:
+        self.reader = reader
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MappedVotes, (self.reader,)
+
+    def __repr__(self) -> str:
+        return (
+            f"MappedVotes({len(self)} votes of {self.n_annotators} annotators on {self.n_docs} documents x "
+            f"{self.n_classes} classes in {str(self.reader.path)!r})"
+        )
+
+    def __len__(self) -> int:
+        return sum(shard.votes for shard in self.reader.manifest.shards)
+
+    @property
+    def n_docs(self) -> int:
+        """Documents, those without votes included."""
+        return self.reader.manifest.documents
+
+    @property
+    def n_annotators(self) -> int:
+        """Annotators, those without votes included."""
+        return self.reader.manifest.annotators
+
+    @property
+    def n_classes(self) -> int:
+        """Classes, those without votes included."""
+        return self.reader.manifest.classes
+
+    @property
+    def annotators(self) -> Strings:
+        """Names of the annotators."""
+        return self.reader.annotators
+
+    @property
+    def classes(self) -> Strings:
+        """Names of the classes."""
+        return self.reader.classes
+
+    @property
+    def doc_ids(self) -> Strings:
+        """Names of the documents, read anew each time."""
+        return self.reader.strings("ids", slice(None))
+
+    @cached_property
+    def doc_starts(self) -> NDArray[np.int64]:
+        """Votes before each document, and before the end."""
+        return self.reader.joined_starts("votes.starts")
+
+    def take(self, rows: Rows, *, named: bool = False) -> Votes:
+        """Votes on some documents, in memory.
+
+        Names of documents cost more than the votes on them, so the ids are positions in the folder unless ``named``.
+        """
+        chosen = self.reader.selected(rows)
+        positions = np.asarray(chosen.positions, dtype=np.int64)
+        if not isinstance(chosen.positions, range) and (np.diff(positions) == 0).any():
+            raise DataError("a document was asked for twice; votes on it would count twice")
+        columns: list[list[NDArray[Any]]] = [[np.empty(0, kind)] for kind in (np.int32, np.int32, np.int32, np.int8)]
+        silent = [np.empty((0, 2), np.int32)]
+        before = 0
+        for shard, within in chosen.pieces:
+            with self.reader.mapped(shard) as arrays:
+                votes, lengths = entries_of(arrays["votes.starts"], within)
+                columns[0].append(np.repeat(np.arange(before, before + len(lengths), dtype=np.int32), lengths))
+                columns[1].append(arrays["votes.annotator"][votes].astype(np.int32))
+                columns[2].append(arrays["votes.label"][votes].astype(np.int32))
+                columns[3].append(arrays["votes.value"][votes].astype(np.int8))
+                silent.append(_renumbered(arrays["votes.abstained"], within, before))
+            before += len(lengths)
+        ids: Any = self.reader.strings("ids", positions) if named else positions
+        parts = [np.concatenate(column) for column in columns]
+        found = Votes.assembled(*parts, ids, self.annotators, self.classes, np.concatenate(silent))
+        return found if chosen.order is None else found.take(chosen.order)
+
+    def per_pair(self) -> NDArray[np.int32]:
+        """How many votes each (document, class) pair has."""
+        return self._pair_counts(Votes.per_pair)
+
+    def yes_per_pair(self) -> NDArray[np.int32]:
+        """How many votes for "present" each (document, class) pair has."""
+        return self._pair_counts(Votes.yes_per_pair)
+
+    def _pair_counts(self, count: Callable[[Votes], NDArray[Any]]) -> NDArray[np.int32]:
+        table = np.zeros((self.n_docs, self.n_classes), dtype=np.int32)
+        for rows in sums.block_slices(self.n_docs):
+            table[rows] = count(self.take(rows))
+        return table
+
+    def per_annotator(self) -> NDArray[np.int64]:
+        """How many votes each annotator gave."""
+        given = np.zeros(self.n_annotators, dtype=np.int64)
+        for rows in sums.block_slices(self.n_docs):
+            given += self.take(rows).per_annotator()
+        return given
+
+
+def _renumbered(abstained: NDArray[np.int32], rows: slice | NDArray[np.int64], before: int) -> NDArray[np.int32]:
+    """Abstentions on some documents of a shard, which are renumbered from ``before``."""
+    if isinstance(rows, slice):
+        low, high = np.searchsorted(abstained[:, 0], [rows.start, rows.stop])
+        return abstained[low:high] + np.array([before - rows.start, 0], dtype=np.int32)
+    place = np.minimum(np.searchsorted(rows, abstained[:, 0]), len(rows) - 1)
+    kept = rows[place] == abstained[:, 0]
+    return np.column_stack((place[kept] + before, abstained[kept, 1])).astype(np.int32)
