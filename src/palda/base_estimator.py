@@ -141,7 +141,6 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
         )  # fmt: skip
         if reset:
             self.words_ = self.texts_ = self.votes_ = None
-            self.__dict__.pop("out_of_fold_probs_", None)  # of an earlier fit
             self.vocabulary_ = self._column_names() if names is None else names
         counts: Counts = sparse.csr_array(checked)
         if not counts.has_canonical_format:
@@ -167,6 +166,7 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
 
     def _plan(self, counts: CountRows, n_classes: int, settings: Settings) -> tuple[TopicPlan, int]:
         """How topics are fitted, and a seed for everything else that is drawn."""
+        self.__dict__.pop("out_of_fold_probs_", None)  # of an earlier fit
         self.n_topics_ = default_n_topics(counts, n_classes) if self.n_topics == "auto" else int(self.n_topics)
         random = check_random_state(self.random_state)
         seeds = [int(random.randint(np.iinfo(np.int32).max)) for _ in range(self.n_init)]
@@ -384,14 +384,11 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
         votes
             The votes that the model learned from, for reports: ``votes_``. Only of a model of a crowd.
 
-        A loaded model that is saved again keeps what it was saved with. Everything comes back as it was, but for
-        ``out_of_fold_probs_``, which only curves are drawn from: the file has it in single precision.
+        A loaded model that is saved again keeps what it was saved with.
         """
         check_is_fitted(self)
         arrays: dict[str, NDArray[Any]] = state_of_params(self._params) | state_of_prior(self._prior, self.label_prior)
         arrays |= {"lower_bounds": self.lower_bounds_, "thresholds": self.thresholds_}
-        if hasattr(self, "out_of_fold_probs_"):
-            arrays["out_of_fold_probs"] = self.out_of_fold_probs_.astype(np.float32)
         state = {
             "estimator": type(self).__name__,
             "settings": {name: _plain(value) for name, value in self.get_params(deep=False).items()},
@@ -462,9 +459,6 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
         self.worst_fall_ = float(saved.state["worst_fall"])
         self.temper_ = Temper(*(float(number) for number in saved.state["temper"]))
         self.n_topics_ = len(self._params.topic_words)
-        if "out_of_fold_probs" in saved.arrays:
-            self.out_of_fold_probs_ = saved.arrays["out_of_fold_probs"].astype(np.float64)
-            as_many(list(self.out_of_fold_probs_.T), self._params.class_prior, "classes")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
