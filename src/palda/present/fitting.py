@@ -26,6 +26,7 @@ from palda.present.views import crowd_summary
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from palda.checkpoints import Checkpoint
     from palda.data.sources import ReadOptions
     from palda.data.types import Dataset
     from palda.present.views import CrowdSummary, FitSummary
@@ -82,16 +83,21 @@ def read_files(
     return replace(dataset, gold=np.where(known >= 0, known, dataset.gold))
 
 
-def fit_and_save(dataset: Dataset, plan: Plan, output: Path, *, keep_texts: bool, verbose: bool) -> CrowdPALDA:
-    """Fitted model, which is in the file as well."""
+def fit_and_save(
+    dataset: Dataset, plan: Plan, output: Path, checkpoint: Checkpoint | None, *, keep_texts: bool, verbose: bool
+) -> CrowdPALDA:
+    """Fitted model, which is in the file as well. The checkpoint then goes, unless Ctrl-C ended the fit."""
     words = plan.words_for(dataset)
     items: Any = dataset.corpus
     counts = words.fit_transform(items)
     corpus = Corpus.from_counts(counts, words.get_feature_names_out(), dataset.doc_ids)
     model = plan.model(verbose=verbose)
-    model.fit(corpus, dataset.votes, gold=dataset.gold if (dataset.gold >= 0).any() else None)
+    gold = dataset.gold if (dataset.gold >= 0).any() else None
+    model.fit(corpus, dataset.votes, gold=gold, checkpoint=checkpoint)
     texts = dataset.corpus.texts if keep_texts and isinstance(dataset.corpus, Documents) else None
     model.save(output, words=words, texts=texts, votes=dataset.votes)
+    if checkpoint is not None and not model.interrupted_:
+        checkpoint.remove()
     return model
 
 

@@ -90,6 +90,8 @@ def fit(
     encoding: opt.Encoding = None,
     seed: opt.Seed = 0,
     jobs: opt.Jobs = None,
+    checkpoint_minutes: opt.CheckpointMinutes = 10.0,
+    resume: opt.Resume = False,
     quiet: opt.Quiet = False,
 ) -> None:
     """Learn labels, annotators, topics and a classifier from documents and the votes on them."""
@@ -99,21 +101,28 @@ def fit(
     for target in (output, report):
         if target is not None:
             check_target(target, force=force)
+    if resume and not checkpoint_minutes:
+        raise typer.BadParameter("--resume needs checkpoints, and --checkpoint-minutes 0 means none")
     chosen = read_options(
         format_, id_, text, question, classes, layout, partial=partial, blank=blank, present_at=present_at,
         column=column, ignore=ignore, duplicates=duplicates, encoding=encoding,
     )  # fmt: skip
     talk = Talk(quiet=quiet)
     from palda.present.fitting import Plan, fit_and_save, read_files, show
+    from palda.present.long_fits import checkpoint_for, stoppable
     from palda.present.views import fit_summary
 
+    checkpoint = checkpoint_for(output, checkpoint_minutes, resume=resume, force=force)
     plan = Plan(
         topics or "auto", annotators.value, label_prior.value, max_iter, language, min_count, ngrams, bins, seed, jobs
     )
     with talk.notes():
         dataset = read_files(documents, votes, gold, chosen, keep_gold=not no_gold)
         talk.say(f"{len(dataset):,} documents, {len(dataset.votes):,} votes; fitting, which takes a while")
-        model = fit_and_save(dataset, plan, output, keep_texts=not no_texts, verbose=not quiet)
+        with stoppable(checkpoint, talk, resume=resume) as used:
+            model = fit_and_save(dataset, plan, output, used, keep_texts=not no_texts, verbose=not quiet)
+        if model.interrupted_ and checkpoint.exists:
+            talk.say("the model is the best so far; to go on, repeat the command with --resume --force")
     if report is not None:
         from palda.estimators import load
         from palda.present.commands.inspect import title_of, write_report_of
