@@ -16,6 +16,7 @@ from palda.annotators.summary import quality_table, rates_by_class, summary
 from palda.annotators.two_coin import TwoCoinModel
 from palda.arrivals import Batch, SeenBefore
 from palda.base_estimator import TopicEstimator, as_many
+from palda.checkpoints import open_journal
 from palda.crowd import CrowdSettings, CrowdState, counted, posterior
 from palda.data.shards import ShardFolder
 from palda.data.types import Corpus, names_array
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from palda.annotators.base import AnnotatorBelief, AnnotatorModel
     from palda.attachments import Attachments
+    from palda.checkpoints import Checkpoint
     from palda.data.frozen import Strings
     from palda.data.stretches import VoteRows
     from palda.data.types import Votes
@@ -119,9 +121,11 @@ class PALDA(ClassifierMixin, TopicEstimator):
         (classes,): from which probability on a class is predicted.
     out_of_fold_probs_
         (documents, classes): what models that have not seen them predict for the training documents; only where the
-        label prior learns, and not kept in files.
+        label prior learns. Files keep it in single precision.
     n_topics_
         Number of topics.
+    interrupted_
+        Whether Ctrl-C ended the topics' EM early; not kept in files.
     temper_
         How much the topics' words of a document are believed, chosen on documents held back.
     vocabulary_
@@ -166,11 +170,12 @@ class PALDA(ClassifierMixin, TopicEstimator):
         """The paper's model and settings: mean field, base rates, prediction at ½."""
         return cls(n_topics, smoothing=smoothing, **(_PUBLISHED | settings))
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, checkpoint: Checkpoint | str | os.PathLike[str] | None = None) -> Self:
         """Learn topics and the label prior from counts X (documents, words) and labels y (documents, classes).
 
         y holds 1 and 0, and -1 or NaN where a label is unknown. X is never changed. A ``ShardFolder`` as X brings its
-        known labels.
+        known labels. A long fit with a ``checkpoint``, a folder or ``Checkpoint``, goes on from there if it was
+        stopped, and ends as if it had not been.
         """
         known, names = (X.gold, X.classes) if isinstance(X, ShardFolder) and y is None else label_table(y)
         counts = self._counts(X, reset=True)
@@ -180,7 +185,8 @@ class PALDA(ClassifierMixin, TopicEstimator):
             )
         self.classes_ = names
         data = Labelled(counts, known, mean_where_unknown(known))
-        with self._at_work() as settings:
+        with open_journal(checkpoint, self.get_params(deep=False), data) as journal, self._at_work() as at_work:
+            settings = replace(at_work, journal=journal)
             if self._learns(data):
                 self._fit_learned(data, settings, TwoCoinModel())
             else:
@@ -215,12 +221,13 @@ class PALDA(ClassifierMixin, TopicEstimator):
         return self
 
     def _add_state(self, arrays: dict[str, NDArray[Any]], state: dict[str, Any]) -> None:
-        del arrays
+        arrays |= _out_of_fold_arrays(self)
         state["classes"] = self.classes_.tolist()
 
     def _take_state(self, saved: SavedModel, trusted: tuple[str, ...]) -> None:
         super()._take_state(saved, trusted)
         self.classes_ = class_names(as_many(saved.state["classes"], self._params.class_prior, "classes"))
+        _take_out_of_fold(self, saved)
 
     def score(self, X: Any, y: Any) -> float:
         """Micro-F1 of the predictions against the truth; unknown labels are left out."""
@@ -244,13 +251,13 @@ class CrowdPALDA(TopicEstimator):
     Votes alone cannot tell a good crowd from its mirror image (everybody wrong, every label turned round): the start
     from the majority decides, and a few ``gold`` labels or an ``annotator_prior`` set it right when the majority lies.
 
+    Parameters and attributes that are not listed are those of :class:`~palda.PALDA`.
+
     Parameters
     ----------
     annotators
         ``"two_coin"``: sensitivity and specificity of each annotator. ``"one_coin"``: one rate for both, as published.
         ``"per_class"``: both, for every class.
-
-    The other parameters are those of ``PALDA``.
 
     Attributes
     ----------
@@ -258,14 +265,8 @@ class CrowdPALDA(TopicEstimator):
         Names of classes, annotators and documents.
     consensus_
         (documents, classes): probability of each label given words, votes and gold.
-    annotator_quality_
-        A row an annotator: ``annotator``, ``quality`` (expected share of right votes), ``low`` and ``high`` (its 95%
-        interval), ``sensitivity``, ``specificity``, ``informedness``, ``n_votes``, ``verdict``; then
-        ``informedness_low``, ``informedness_high``, ``n_present``.
     vote_log_likelihoods_
         Log-likelihood of votes that were hidden for the purpose, after every turn of learning; empty for base rates.
-
-    The others are those of ``PALDA``.
     """
 
     def __init__(
@@ -315,6 +316,8 @@ class CrowdPALDA(TopicEstimator):
         gold: Any = None,
         doc_ids: Iterable[object] | None = None,
         annotator_prior: Any = None,
+        *,
+        checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
     ) -> Self:
         """Learn topics, labels, annotators and the label prior from counts X and votes.
 
@@ -335,6 +338,9 @@ class CrowdPALDA(TopicEstimator):
         annotator_prior
             What earlier work says about annotators: ``annotator_quality_`` of an earlier fit, or a mapping from
             annotator to quality or to (sensitivity, specificity).
+        checkpoint
+            A folder, or a ``Checkpoint``, which also says how often it is written to. A long fit goes on from there if
+            it was stopped, and ends as if it had not been.
         """
         counts = self._counts(X, reset=True)
         given: VoteRows
@@ -349,7 +355,8 @@ class CrowdPALDA(TopicEstimator):
         belief = model.start(given.n_annotators, given.n_classes, history)
         data = Labelled(counts, known, first_guess(given, known), given, belief)
         self.classes_, self.annotators_, self.doc_ids_ = given.classes, given.annotators, given.doc_ids
-        with self._at_work(model) as settings:
+        with open_journal(checkpoint, self.get_params(deep=False), data) as journal, self._at_work(model) as at_work:
+            settings = replace(at_work, journal=journal)
             if self._learns(data):
                 found = self._fit_learned(data, replace(settings, annotators=None), model)
                 self.consensus_, self.vote_log_likelihoods_ = found.label_probs, found.log_likelihoods
@@ -416,12 +423,17 @@ class CrowdPALDA(TopicEstimator):
 
     @property
     def annotator_quality_(self) -> pd.DataFrame:
-        """What was learned about each annotator."""
+        """What was learned about annotators, a row for each.
+
+        Columns ``annotator``, ``quality`` (expected share of right votes), ``low`` and ``high`` (its 95% interval),
+        ``sensitivity``, ``specificity``, ``informedness``, ``n_votes``, ``verdict``; then ``informedness_low``,
+        ``informedness_high``, ``n_present``.
+        """
         return quality_table(summary(self._belief, self._vote_counts), self.annotators_)
 
     @property
     def annotator_rates_by_class_(self) -> pd.DataFrame:
-        """A row an annotator and class: sensitivity and specificity with 95% intervals.
+        """Sensitivity and specificity with their 95% intervals, a row for each annotator and class.
 
         With ``annotators="per_class"`` they differ from class to class; other models repeat an annotator's.
         """
@@ -500,6 +512,7 @@ class CrowdPALDA(TopicEstimator):
             "vote_counts": self._vote_counts,
             "vote_log_likelihoods": self.vote_log_likelihoods_,
         }
+        arrays |= _out_of_fold_arrays(self)
         names = {"classes": self.classes_, "annotators": self.annotators_, "doc_ids": self.doc_ids_}
         state |= {name: values.tolist() for name, values in names.items()}
 
@@ -511,6 +524,22 @@ class CrowdPALDA(TopicEstimator):
         self.classes_ = names_array(as_many(saved.state["classes"], self._params.class_prior, "classes"))
         self.annotators_ = names_array(as_many(saved.state["annotators"], self._belief.posterior, "annotators"))
         self.doc_ids_ = names_array(as_many(saved.state["doc_ids"], self.consensus_, "documents"))
+        _take_out_of_fold(self, saved, len(self.doc_ids_))
+
+
+def _out_of_fold_arrays(model: TopicEstimator) -> dict[str, NDArray[Any]]:
+    """What was predicted out of fold, where it was: in single precision, since only curves are drawn from it."""
+    probs: Array | None = getattr(model, "out_of_fold_probs_", None)
+    return {} if probs is None else {"out_of_fold_probs": probs.astype(np.float32)}
+
+
+def _take_out_of_fold(model: TopicEstimator, saved: SavedModel, n_docs: int | None = None) -> None:
+    if "out_of_fold_probs" not in saved.arrays:  # base rates have none, nor had the first files
+        return
+    probs = saved.arrays["out_of_fold_probs"].astype(np.float64)
+    if probs.shape != (len(probs) if n_docs is None else n_docs, len(model.classes_)):
+        raise ValueError("the array 'out_of_fold_probs' does not fit the others")
+    model.out_of_fold_probs_ = probs
 
 
 def _gold_table(gold: Any, votes: VoteRows) -> NDArray[np.int8]:

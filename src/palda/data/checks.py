@@ -183,8 +183,8 @@ def first_duplicate(names: Sequence[str] | NDArray[Any]) -> tuple[int, int] | No
 def unknown_name(name: str, known: Collection[str], kind: str) -> str:
     """Message for a vote on something that is not there, with the nearest known name."""
     near = difflib.get_close_matches(name, list(known)[:20_000], n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"{kind} {shown(name)} is not among the {len(known)} known ones{hint}"
+    hint = f"did you mean {near[0]!r}?" if near else "correct the name, or leave it out"
+    return f"{kind} {shown(name)} is not among the {len(known)} known ones; {hint}"
 
 
 def keep_one_vote_each(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import shlex
 import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -11,21 +13,23 @@ import numpy as np
 
 from palda.aggregation import Aggregation
 from palda.aggregation import aggregate as aggregate_library
+from palda.data import checks
 from palda.data.sources import read_any_votes, read_dataset, read_gold
 from palda.data.types import Corpus, Documents
 from palda.data.words import TextWords, ValueWords
 from palda.errors import PaldaError
 from palda.estimators import CrowdPALDA
-from palda.present.console import printable, results
+from palda.present.console import own_name, printable, results
 from palda.present.standard_input import local
-from palda.present.views import crowd_summary, fit_summary
+from palda.present.views import crowd_summary
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from palda.checkpoints import Checkpoint
     from palda.data.sources import ReadOptions
-    from palda.data.types import Dataset, Votes
-    from palda.present.views import CrowdSummary
+    from palda.data.types import Dataset
+    from palda.present.views import CrowdSummary, FitSummary
 
 __all__ = ["Plan", "aggregate_votes", "fit_and_save", "read_files", "show"]
 
@@ -62,56 +66,76 @@ class Plan:
         )  # fmt: skip
 
 
-def read_files(documents: Path, votes: Path | None, gold: Path | None, options: ReadOptions) -> Dataset:
-    """Documents, votes and whatever labels are known, of which a file of its own has the last word."""
+def read_files(
+    documents: Path, votes: Path | None, gold: Path | None, options: ReadOptions, *, keep_gold: bool = True
+) -> Dataset:
+    """Documents, votes and whatever labels are known, of which a file of its own has the last word.
+
+    Without ``keep_gold`` such a file is all that is known: labels that come with the documents are left out.
+    """
     if str(documents) == "-" and str(votes) == "-":
         raise PaldaError("only one of the files can be standard input")
     with local(documents) as documents_file, local(votes) as votes_file:
         dataset = read_dataset(documents_file, votes_file, options)
+    if not keep_gold:
+        dataset = replace(dataset, gold=np.full_like(dataset.gold, checks.BLANK))
     if gold is None:
         return dataset
     known = read_gold(gold, dataset.doc_ids, dataset.classes, options.encoding)
     return replace(dataset, gold=np.where(known >= 0, known, dataset.gold))
 
 
-def fit_and_save(dataset: Dataset, plan: Plan, output: Path, *, keep_texts: bool, verbose: bool) -> CrowdPALDA:
-    """Fitted model, which is in the file as well."""
+def fit_and_save(
+    dataset: Dataset, plan: Plan, output: Path, checkpoint: Checkpoint | None, *, keep_texts: bool, verbose: bool
+) -> CrowdPALDA:
+    """Fitted model, which is in the file as well. The checkpoint then goes, unless Ctrl-C ended the fit."""
     words = plan.words_for(dataset)
     items: Any = dataset.corpus
     counts = words.fit_transform(items)
     corpus = Corpus.from_counts(counts, words.get_feature_names_out(), dataset.doc_ids)
     model = plan.model(verbose=verbose)
-    model.fit(corpus, dataset.votes, gold=dataset.gold if (dataset.gold >= 0).any() else None)
+    gold = dataset.gold if (dataset.gold >= 0).any() else None
+    model.fit(corpus, dataset.votes, gold=gold, checkpoint=checkpoint)
     texts = dataset.corpus.texts if keep_texts and isinstance(dataset.corpus, Documents) else None
     model.save(output, words=words, texts=texts, votes=dataset.votes)
+    if checkpoint is not None and not model.interrupted_:
+        checkpoint.remove()
     return model
 
 
-def show(model: CrowdPALDA, votes: Votes, output: Path, *, as_json: bool) -> None:
+def show(summary: FitSummary, output: Path, report: Path | None, *, as_json: bool) -> None:
     """Print what was found, and what to do with it."""
-    summary = fit_summary(model, votes)
+    files = {"model": output} if report is None else {"model": output, "report": report}
     with results():
         if as_json:
-            sys.stdout.write(
-                json.dumps(summary.as_dict() | {"model": str(output)}, ensure_ascii=False, indent=1) + "\n"
-            )
+            written = {name: str(path) for name, path in files.items()}
+            sys.stdout.write(json.dumps(_without_nan(summary.as_dict()) | written, ensure_ascii=False, indent=1) + "\n")
             return
-        lines = [*summary.lines(), ("written", f"{output} ({output.stat().st_size / 1e6:.1f} MB)")]
-        for name, value in lines:
+        sizes = (f"{path} ({max(path.stat().st_size / 1e6, 0.1):.1f} MB)" for path in files.values())
+        for name, value in [*summary.lines(), ("written", ", ".join(sizes))]:
             sys.stdout.write(printable(f"{name:14s}{value}") + "\n")
-        sys.stdout.write(_next_steps(summary, output))
+        sys.stdout.write(_next_steps(summary, output, report))
 
 
-def _next_steps(summary: CrowdSummary, output: Path) -> str:
+def _without_nan(record: dict[str, Any]) -> dict[str, Any]:
+    """What could not be measured is null: JSON has no other word for it."""
+    return {name: None if isinstance(cell, float) and math.isnan(cell) else cell for name, cell in record.items()}
+
+
+def _next_steps(summary: CrowdSummary, output: Path, report: Path | None) -> str:
+    palda, model = own_name(), shlex.quote(str(output))
     steps = {
-        f"palda report {output}": "everything on one page",
-        f"palda consensus {output} -o labels.csv": "the labels",
-        f"palda annotators {output}": "who is right how often",
-        f"palda suggest {output} -n 100": f"which of the {summary.n_doubtful:,} doubtful labels to ask about next",
-        f"palda predict {output} NEW.csv -o predictions.csv": "labels for documents nobody has judged",
+        f"{palda} report {model}": "everything on one page",
+        f"{palda} consensus {model} -o labels.csv": "the labels",
+        f"{palda} annotators {model}": "who is right how often",
+        f"{palda} suggest {model} -n 100": f"what to ask about next: {summary.n_doubtful:,} labels are in doubt",
+        f"{palda} predict {model} NEW.csv -o predictions.csv": "labels for documents nobody has judged",
     }
+    if report is not None:
+        del steps[f"{palda} report {model}"]
     width = max(map(len, steps))
-    return "\nnext:\n" + "".join(f"  {command:{width}s}  {why}\n" for command, why in steps.items())
+    look = "" if report is None else f"  open {report} in a browser\n"
+    return f"\nnext:\n{look}" + "".join(f"  {command:{width}s}  {why}\n" for command, why in steps.items())
 
 
 def aggregate_votes(

@@ -34,6 +34,16 @@ def fit(
         Path | None,
         typer.Option("--gold", help="Known labels: a table like votes, without annotators.", show_default="none"),
     ] = None,
+    no_gold: Annotated[
+        bool,
+        typer.Option(
+            "--no-gold", help="Do not believe known labels that stand beside the documents.", show_default="off"
+        ),
+    ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", help="Write the report as well, as palda report does.", show_default="not written"),
+    ] = None,
     no_texts: Annotated[
         bool,
         typer.Option(
@@ -84,20 +94,29 @@ def fit(
     encoding: opt.Encoding = None,
     seed: opt.Seed = 0,
     jobs: opt.Jobs = None,
+    checkpoint_minutes: opt.CheckpointMinutes = 10.0,
+    resume: opt.Resume = False,
     quiet: opt.Quiet = False,
 ) -> None:
     """Learn labels, annotators, topics and a classifier from documents and the votes on them."""
     from palda.present.console import Talk
     from palda.present.output import check_target
 
-    check_target(output, force=force)
+    for target in (output, report):
+        if target is not None:
+            check_target(target, force=force)
+    if resume and not checkpoint_minutes:
+        raise typer.BadParameter("--resume needs checkpoints, and --checkpoint-minutes 0 means none")
     chosen = read_options(
         format_, id_, text, question, classes, layout, partial=partial, blank=blank, present_at=present_at,
         column=column, ignore=ignore, duplicates=duplicates, encoding=encoding,
     )  # fmt: skip
     talk = Talk(quiet=quiet)
     from palda.present.fitting import Plan, fit_and_save, read_files, show
+    from palda.present.long_fits import checkpoint_for, stoppable
+    from palda.present.views import fit_summary
 
+    checkpoint = checkpoint_for(output, checkpoint_minutes, resume=resume, force=force)
     plan = Plan(
         topics or "auto",
         annotators.value,
@@ -112,10 +131,18 @@ def fit(
         jobs,
     )
     with talk.notes():
-        dataset = read_files(documents, votes, gold, chosen)
+        dataset = read_files(documents, votes, gold, chosen, keep_gold=not no_gold)
         talk.say(f"{len(dataset):,} documents, {len(dataset.votes):,} votes; fitting, which takes a while")
-        model = fit_and_save(dataset, plan, output, keep_texts=not no_texts, verbose=not quiet)
-    show(model, dataset.votes, output, as_json=as_json)
+        with stoppable(checkpoint, talk, resume=resume) as used:
+            model = fit_and_save(dataset, plan, output, used, keep_texts=not no_texts, verbose=not quiet)
+        if model.interrupted_ and checkpoint.exists:
+            talk.say("the model is the best so far; to go on, repeat the command with --resume --force")
+    if report is not None:
+        from palda.estimators import load
+        from palda.present.commands.inspect import title_of, write_report_of
+
+        write_report_of(load(output), report, title_of(output), force=force)
+    show(fit_summary(model, dataset), output, report, as_json=as_json)
 
 
 def aggregate(
