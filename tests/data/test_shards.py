@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import shutil
+import subprocess
+import sys
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +20,8 @@ from scipy import sparse
 
 from palda.data import counts as sums
 from palda.data.npz_maps import array_places
-from palda.data.shard_writer import write_shards
+from palda.data.shard_files import Manifest
+from palda.data.shard_writer import write_names, write_part, write_shards
 from palda.data.shards import ShardFolder, is_shards, open_shards
 from palda.data.types import Corpus, Dataset, Votes, names_array
 from palda.data.words import TextWords, ValueWords
@@ -368,3 +372,62 @@ def test_a_folder_has_a_short_description(written: Path) -> None:
     assert isinstance(folder, ShardFolder)
     assert "23 documents, 7 words" in repr(folder)
     assert "23 x 7" in repr(folder.counts)
+
+
+# Memory
+
+_STREAM = """
+import resource, sys
+import numpy as np
+from palda.data.shards import open_shards
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+small, large = (open_shards(path) for path in sys.argv[1:])
+def use(folder):
+    folder.verify()
+    folder.counts.sum(axis=0)
+    folder.counts.word_doc_counts()
+    folder.counts.weighted_sums(np.ones((len(folder), 1)))
+    folder.votes.per_annotator()
+    for start in range(0, len(folder), 5000):
+        folder.counts[start : start + 5000]
+use(small)
+before = peak()
+use(large)
+print(peak() - before)
+"""
+
+
+def _large_folder(path: Path, n_shards: int) -> Path:
+    """A folder with 8 MB a shard, written without ever being whole in memory."""
+    random = np.random.default_rng(0)
+    n_docs, n_words, length = 1 << 14, 90_000, 43
+    path.mkdir()
+    files = write_names(path, {"vocabulary": map(str, range(n_words)), "classes": ["c"], "annotators": ["a"]})
+    entries = []
+    for number in range(n_shards):
+        words = np.cumsum(random.integers(1, 2000, (n_docs, length)), axis=1)
+        starts = np.arange(n_docs + 1) * length
+        counts = sparse.csr_array((random.random(words.size), words.ravel(), starts), shape=(n_docs, n_words))
+        doc_ids = names_array(range(n_docs))
+        axes = {"doc_ids": doc_ids, "annotators": names_array("a"), "classes": names_array("c")}
+        once = np.zeros(n_docs, dtype=np.int32)
+        votes = Votes.from_codes(np.arange(n_docs), once, once, once.astype(np.int8), **axes)
+        corpus = Corpus(counts, names_array(range(n_words)), doc_ids)
+        entries.append(write_part(path, number, Dataset.of(corpus, votes)))
+    Manifest(n_docs * n_shards, n_words, 1, 1, False, tuple(entries), files).write(path)
+    return path
+
+
+def test_memory_does_not_grow_with_the_folder(tmp_path: Path) -> None:
+    pytest.importorskip("resource")
+    small, large = _large_folder(tmp_path / "small", 1), _large_folder(tmp_path / "large", 12)
+    size = sum(file.stat().st_size for file in large.iterdir())
+    assert size > 100e6
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(  # noqa: S603 - our own script
+        [sys.executable, "-c", _STREAM, small, large], env=environment, capture_output=True, text=True, check=True
+    )
+    assert int(ended.stdout) < size / 5

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palda.data.npz_maps import file_sha256
-from palda.data.shard_files import MANIFEST, ShardEntry, read_json, write_json
+from palda.data.shard_files import MANIFEST, ShardEntry, read_json, shard_name, write_json
 from palda.data.shard_writer import check_new_folder, put_in_place
 from palda.errors import DataError
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Unfinished", "stamp"]
 
-_JOURNAL = "journal.json"
+_JOURNAL, _SHARDS = "journal.json", "shards.jsonl"
 
 
 def stamp(path: str | os.PathLike[str]) -> list[Any]:
@@ -48,10 +49,11 @@ class Unfinished:
         check_new_folder(target, force=force)
         if self.path.exists() and not resume and not force:
             raise DataError(
-                f"{self.path.name} is left of an interrupted run: go on with resume=True, or start anew with force=True",
+                f"{self.path.name} is left of an interrupted run: go on with resume=True, or start new with force=True",
                 file=str(target),
             )
-        self._journal: dict[str, Any] = {"asked": asked, "steps": {}, "shards": []}
+        self._journal: dict[str, Any] = {"asked": asked, "steps": {}}
+        self._shards: list[ShardEntry] = []
         if resume and (self.path / _JOURNAL).is_file():
             self._go_on(asked)
         else:
@@ -78,6 +80,15 @@ class Unfinished:
                 file=str(self.target),
             )
         self._journal = found
+        self._shards = self._listed()
+
+    def _listed(self) -> list[ShardEntry]:
+        """Shards that are complete; the last line may be half of one."""
+        path = self.path / _SHARDS
+        lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+        entries = [ShardEntry(**json.loads(line)) for line in lines]
+        path.write_bytes(b"".join(line + b"\n" for line in lines))
+        return entries
 
     def _save(self) -> None:
         write_json(self.path / _JOURNAL, self._journal)
@@ -95,16 +106,16 @@ class Unfinished:
 
     def shard(self, number: int) -> ShardEntry | None:
         """A shard that is there already, just as it was written."""
-        if number >= len(self._journal["shards"]):
+        entry = next((entry for entry in self._shards if entry.file == shard_name(number)), None)
+        if entry is None:
             return None
-        entry = ShardEntry(**self._journal["shards"][number])
         path = self.output / entry.file
         return entry if path.is_file() and file_sha256(path) == entry.sha256 else None
 
-    def add(self, number: int, entry: ShardEntry) -> None:
+    def add(self, entry: ShardEntry) -> None:
         """A shard is complete."""
-        self._journal["shards"][number:] = [asdict(entry)]
-        self._save()
+        with (self.path / _SHARDS).open("ab") as lines:
+            lines.write(json.dumps(asdict(entry)).encode() + b"\n")
 
     def complete(self, manifest: Manifest) -> None:
         """Everything is there: the folder gets its name."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -20,7 +19,7 @@ from palda.data import checks
 from palda.data.chunks import read_chunks
 from palda.data.doc_index import DocIndex, digests_of
 from palda.data.files import file_name
-from palda.data.shard_files import WORDS, Manifest, read_json, write_json
+from palda.data.shard_files import WORDS, Manifest, own_version, read_json, write_json
 from palda.data.shard_journal import Unfinished, stamp
 from palda.data.shard_votes import VoteFacts, group_votes, scan_votes, votes_of_shard
 from palda.data.shard_writer import DOCS_PER_SHARD, write_names, write_part, write_words
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
     from palda.data.frozen import Strings
     from palda.data.shards import ShardFolder
+    from palda.data.types import Counts
 
     Source = str | os.PathLike[str]
     Watch = Callable[[str, float, int], None]
@@ -73,7 +73,7 @@ class Treatment:
     def as_dict(self) -> dict[str, Any]:
         """Everything that changes a byte of the result, as JSON knows it."""
         words = {type(made).__name__: made.get_params() for made in (self.text_words, self.value_words)}
-        own = {"docs_per_shard": self.docs_per_shard, "keep_texts": self.keep_texts, "palda": version("palda")}
+        own = {"docs_per_shard": self.docs_per_shard, "keep_texts": self.keep_texts, "palda": own_version()}
         return {name: str(value) for name, value in (asdict(self.options) | words | own).items()}
 
 
@@ -119,7 +119,7 @@ def shard_files(
         entry = unfinished.shard(number)
         if entry is None:
             entry = write_part(unfinished.output, number, make())
-            unfinished.add(number, entry)
+            unfinished.add(entry)
         entries.append(entry)
         n_done += entry.documents
         tell("writing shards", n_done / max(plan.n_docs, 1), n_done)
@@ -180,7 +180,9 @@ def _streamed_plan(sources: Sources, treatment: Treatment, unfinished: Unfinishe
         raise TypeError("only texts are streamed")
     names = {"vocabulary": list(words.vocabulary_), "classes": facts.classes, "annotators": facts.annotators}
     files = read["files"] | write_names(unfinished.output, names)
-    shards = _Counter(sources, treatment, unfinished.room, words, facts, known).shards(read["n_docs"])
+    shards = _Counter(sources, treatment, unfinished.room, words, words.chunk_counter(), facts, known).shards(
+        read["n_docs"]
+    )
     sizes = (read["n_docs"], len(words.vocabulary_), len(facts.classes), len(facts.annotators))
     return _Plan(*sizes, treatment.keep_texts, files, shards)
 
@@ -326,6 +328,7 @@ class _Counter:
     treatment: Treatment
     room: Path
     words: TextWords
+    count: Callable[[Strings], Counts]
     facts: VoteFacts
     known: _Known
 
@@ -345,4 +348,4 @@ class _Counter:
         votes = votes_of_shard(self.room, number, self.facts, block.doc_ids, self.treatment.options.duplicates, file)
         texts = block.texts if self.treatment.keep_texts else None
         vocabulary = self.words.get_feature_names_out()
-        return Dataset(Corpus(self.words.transform(block.texts), vocabulary, block.doc_ids, texts), votes, gold)
+        return Dataset(Corpus(self.count(block.texts), vocabulary, block.doc_ids, texts), votes, gold)

@@ -23,7 +23,7 @@ from palda.data.value_words import ValueWords
 from palda.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -163,7 +163,15 @@ class TextWords(TransformerMixin, BaseEstimator):
         training texts or was too rare there.
         """
         check_is_fitted(self, "vocabulary_")
+        return self._counted(X, _Analyser(self))
+
+    def chunk_counter(self) -> Callable[[Iterable[str]], Counts]:
+        """``transform`` for chunk after chunk, which remembers the stems that it has worked out."""
+        check_is_fitted(self, "vocabulary_")
         analyse = _Analyser(self)
+        return lambda texts: self._counted(texts, analyse)[0]
+
+    def _counted(self, texts: Iterable[str], analyse: _Analyser) -> tuple[Counts, NDArray[np.int64]]:
         lengths: list[int] = []
 
         def terms(text: str) -> list[str]:
@@ -172,7 +180,7 @@ class TextWords(TransformerMixin, BaseEstimator):
             return found
 
         vectorizer = CountVectorizer(analyzer=terms, vocabulary=self.vocabulary_, dtype=np.int32)
-        counts: Counts = sparse.csr_array(vectorizer.transform(_checked_texts(X)))
+        counts: Counts = sparse.csr_array(vectorizer.transform(_checked_texts(texts)))
         seen = np.asarray(counts.sum(axis=1), dtype=np.int64)
         return counts, np.array(lengths, dtype=np.int64) - seen
 
