@@ -18,7 +18,7 @@ from palda.data import catalog
 from palda.engine.threads import Threads
 from palda.errors import PaldaError
 from palda.priors.calibration import base_log_odds
-from palda.priors.features import cut_blocks, inverse_document_frequencies, tf_idf
+from palda.priors.features import Features, cut_blocks, inverse_document_frequencies, tf_idf
 from palda.priors.folds import Problems, assign_folds
 from palda.priors.logistic import Stopping, fit_columns, fit_head
 
@@ -56,7 +56,7 @@ def all_at_once(words: Any, labels: NDArray[np.float64], folds: NDArray[np.int64
     """Seconds, and coefficients (words + 1, folds, classes)."""
     n_classes = labels.shape[1]
     start = time.process_time()
-    blocks, _ = cut_blocks(words, None, labels, None, folds)
+    blocks, _ = cut_blocks(Features(words, None, None, None), labels, None, folds)
     problems = Problems(np.tile(np.arange(n_classes), N_FOLDS), np.repeat(np.arange(N_FOLDS), n_classes))
     penalties = np.full((words.shape[1] + 1, N_FOLDS * n_classes), PENALTY)
     penalties[-1] = 0.0

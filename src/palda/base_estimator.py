@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -17,7 +18,9 @@ from palda import metrics
 from palda.attachments import Attachments, packed, texts_array, unpacked
 from palda.base_rate_fit import fit_base_rates, word_probs
 from palda.crowd import CrowdSettings
+from palda.data.shards import ShardFolder
 from palda.data.types import Corpus, names_array
+from palda.engine.choice import check_engine, open_engine
 from palda.engine.threads import Threads, resolve_n_jobs
 from palda.errors import PaldaWarning
 from palda.explain import REST, head_weights, topic_weights
@@ -32,20 +35,23 @@ from palda.persist import save_state, state_of_params, state_of_prior, stored_pa
 from palda.priors import base_rate
 from palda.priors.wrapped import check_classifier
 from palda.progress import Progress
+from palda.reading import prior_log_odds
 from palda.topic_evidence import TopicPlan
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterator
 
     import pandas as pd
     from numpy.typing import NDArray
 
     from palda.annotators.base import AnnotatorModel
     from palda.data.frozen import Strings
+    from palda.data.stretches import CountRows
     from palda.data.types import Counts, Votes
     from palda.data.words import TextWords, ValueWords
     from palda.explain import WordTable
-    from palda.fit import Best, Labelled, Shard
+    from palda.fit import Best, Labelled
     from palda.learn import Learned
     from palda.model.state import Params
     from palda.persist import SavedModel
@@ -75,16 +81,19 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
     votes_: Votes | None = None
     """Votes that the model learned from, likewise."""
 
-    def _settings(self, annotators: AnnotatorModel | None = None) -> Settings:
+    @contextmanager
+    def _at_work(self, annotators: AnnotatorModel | None = None) -> Iterator[Settings]:
+        """Settings whose engine runs for the time of some work."""
         self._check_settings()
-        return Settings(
-            annotators=annotators,
-            inference=self.inference,
-            max_iter=self.max_iter,
-            tol=self._tol(),
-            stopping=_STOPPING,
-            engine=Threads(resolve_n_jobs(self.n_jobs)),
-        )
+        with open_engine(self.engine, self.n_jobs) as engine:
+            yield Settings(
+                annotators=annotators,
+                inference=self.inference,
+                max_iter=self.max_iter,
+                tol=self._tol(),
+                stopping=_STOPPING,
+                engine=engine,
+            )
 
     def _check_settings(self) -> None:
         _check_choice("inference", self.inference, ("joint", "mean_field"))
@@ -100,6 +109,7 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
         _check_count("n_profiles", self.n_profiles, or_auto=True)
         _check_count("n_init", self.n_init)
         _check_count("max_iter", self.max_iter)
+        check_engine(self.engine)
         if self._is_base_rate() and self.n_profiles not in ("auto", 1):
             raise ValueError(f'n_profiles={self.n_profiles!r} needs a label prior that learns, not "base_rate"')
         if self.tol != "auto" and (not isinstance(self.tol, (int, float, np.floating)) or not self.tol >= 0):
@@ -118,8 +128,10 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
     def _is_base_rate(self) -> bool:
         return isinstance(self.label_prior, str) and self.label_prior == "base_rate"
 
-    def _counts(self, X: Any, *, reset: bool) -> Counts:
-        """Counts as a canonical CSR matrix; the caller's own is never changed."""
+    def _counts(self, X: Any, *, reset: bool) -> CountRows:
+        """Counts as a canonical CSR matrix, or where a folder has them; the caller's own is never changed."""
+        if isinstance(X, ShardFolder):
+            return self._stored_counts(X, reset=reset)
         names = X.vocabulary if isinstance(X, Corpus) else None
         if isinstance(X, Corpus):
             X = X.counts
@@ -136,12 +148,23 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
             counts.sum_duplicates()
         return counts
 
+    def _stored_counts(self, folder: ShardFolder, *, reset: bool) -> CountRows:
+        """Counts of a folder, which were checked when it was written."""
+        counts: CountRows = folder.counts
+        if reset:
+            self.n_features_in_ = counts.shape[1]
+            self.words_, self.texts_, self.votes_ = folder.words, None, None
+            self.vocabulary_ = folder.vocabulary
+        elif counts.shape[1] != self.n_features_in_:
+            raise ValueError(f"{folder} has {counts.shape[1]} words, but the model was fitted on {self.n_features_in_}")
+        return counts
+
     def _column_names(self) -> NDArray[Any]:
         """Names of the columns of X where scikit-learn knows them, else their numbers."""
         names: NDArray[Any] = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
         return names
 
-    def _plan(self, counts: Counts, n_classes: int, settings: Settings) -> tuple[TopicPlan, int]:
+    def _plan(self, counts: CountRows, n_classes: int, settings: Settings) -> tuple[TopicPlan, int]:
         """How topics are fitted, and a seed for everything else that is drawn."""
         self.n_topics_ = default_n_topics(counts, n_classes) if self.n_topics == "auto" else int(self.n_topics)
         random = check_random_state(self.random_state)
@@ -175,7 +198,7 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
                 self.label_prior,
                 None if self.n_profiles == "auto" else int(self.n_profiles),
                 plan,
-                CrowdSettings(annotators, _CROWD_ROUNDS, _CROWD_TOL, settings.engine),
+                CrowdSettings(annotators, _CROWD_ROUNDS, _CROWD_TOL, Threads(resolve_n_jobs(self.n_jobs))),
                 seed,
             ),
         )
@@ -256,31 +279,15 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         counts = self._counts(X, reset=False)
-        if self._prior is None:
-            return word_probs(counts, self._params, self.temper_, self._settings())
-        return expit(self._prior_log_odds(counts))
+        with self._at_work() as settings:
+            if self._prior is None:
+                return word_probs(counts, self._params, self.temper_, settings)
+            return expit(self._prior_log_odds(counts, settings))
 
-    def _prior_log_odds(self, counts: Counts) -> Array:
+    def _prior_log_odds(self, counts: CountRows, settings: Settings) -> Array:
         """What the label prior says about new documents."""
-        prior = cast("LearnedPrior", self._prior)
-        log_odds = prior.log_odds(counts, self._topic_evidence(counts))
-        return np.where(self._is_silent(counts), base_rate.log_odds(self._params.class_prior), log_odds)
-
-    def _is_silent(self, counts: Counts) -> NDArray[np.bool_]:
-        """(documents, 1): whether a document has no word that the label prior has seen."""
-        idf = getattr(self.head_, "idf", None)
-        seen = counts.sum(axis=1) if idf is None else counts @ (idf > 0).astype(np.float64)
-        silent: NDArray[np.bool_] = np.asarray(seen).reshape(-1, 1) == 0
-        return silent
-
-    def _topic_evidence(self, counts: Counts) -> Array | None:
-        if self._prior is None or self._prior.reader is None:
-            return None
-        return explain_shards(self._wordy_shards(counts), self._prior.reader, self._settings()).evidence
-
-    def _wordy_shards(self, counts: Counts) -> list[Shard]:
-        """Shards of new documents, of whose labels nothing is known."""
-        return unlabelled_shards(counts, len(self._params.class_prior))
+        prior, base = cast("LearnedPrior", self._prior), base_rate.log_odds(self._params.class_prior)
+        return prior_log_odds(counts, prior, base, settings)
 
     def transform(self, X: Any) -> Array:
         """(documents, topics): share of each document's words that each topic wrote.
@@ -289,13 +296,17 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         counts = self._counts(X, reset=False)
-        shards, params, settings = self._wordy_shards(counts), for_prediction(self._params), self._settings()
-        if self._prior is not None:
-            return shares_of_topics(shards, params, self._prior_log_odds(counts), settings)
-        if self.inference == "mean_field":
-            return shares_of_topics(shards, params, None, settings)
-        evidence = explain_shards(shards, reader_of(params, self.temper_), settings).evidence
-        return shares_of_topics(shards, params, base_rate.log_odds(params.class_prior) + evidence, settings)
+        params, n_classes = for_prediction(self._params), len(self.classes_)
+        with self._at_work() as settings:
+            if self._prior is not None:
+                log_odds: Array | None = self._prior_log_odds(counts, settings)
+            elif self.inference == "mean_field":
+                log_odds = None
+            else:
+                reader = reader_of(params, self.temper_)
+                evidence = explain_shards(unlabelled_shards(counts, n_classes), reader, settings).evidence
+                log_odds = base_rate.log_odds(params.class_prior) + evidence
+            return shares_of_topics(unlabelled_shards(counts, n_classes, log_odds), params, settings)
 
     def explain(self, X: Any, label: Any = None) -> pd.DataFrame:
         """The words that spoke for and against each class, or one, in each document.
@@ -309,7 +320,7 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
 
         check_is_fitted(self)
         chosen = list(range(len(self.classes_))) if label is None else [self._class_number(label)]
-        counts = self._counts(X, reset=False)
+        counts = self._counts(X, reset=False)[slice(None)]
         names = np.append(self.vocabulary_.astype(object), REST)  # the last one is found under -1
         ids = names_array(X.doc_ids) if isinstance(X, Corpus) else np.arange(counts.shape[0])
         tables = []
@@ -327,14 +338,15 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
         return pd.concat(tables, ignore_index=True)
 
     def _word_tables(self, counts: Counts, chosen: list[int]) -> list[WordTable]:
-        shards, settings = self._wordy_shards(counts), self._settings()
-        if self._prior is None:
-            if self.inference == "mean_field":
-                raise ValueError('explain needs inference="joint": as published, words are not weighed one by one')
-            return topic_weights(shards, reader_of(self._params, self.temper_), settings, chosen)
-        said = self._prior_log_odds(counts) - logit(self._params.class_prior)
-        topics = None if self._prior.reader is None else (shards, self._prior.reader, settings)
-        return head_weights(counts, self._prior, said, topics, chosen)
+        shards = unlabelled_shards(counts, len(self.classes_))
+        with self._at_work() as settings:
+            if self._prior is None:
+                if self.inference == "mean_field":
+                    raise ValueError('explain needs inference="joint": as published, words are not weighed one by one')
+                return topic_weights(shards, reader_of(self._params, self.temper_), settings, chosen)
+            said = self._prior_log_odds(counts, settings) - logit(self._params.class_prior)
+            topics = None if self._prior.reader is None else (shards, self._prior.reader, settings)
+            return head_weights(counts, self._prior, said, topics, chosen)
 
     def _class_number(self, label: Any) -> int:
         found = np.flatnonzero(self.classes_ == label)

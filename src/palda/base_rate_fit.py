@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from scipy.special import expit
 
+from palda.crowd import counted
+from palda.data.stretches import take_counts
 from palda.fit import explain_shards, label_probs, reader_of, run_em, unlabelled_shards
 from palda.held_out import FoldModel, fit_folds, label_likelihoods, temper_of
 from palda.model.predict import Temper, for_prediction
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.annotators.base import AnnotatorBelief
-    from palda.data.types import Counts
+    from palda.data.stretches import CountRows
     from palda.fit import Best, Labelled, Settings
     from palda.model.state import Params
     from palda.topic_evidence import TopicPlan
@@ -69,11 +71,11 @@ def fit_base_rates(data: Labelled, plan: TopicPlan, seed: int, *, hold_out: bool
         temper = temper_of(models, data.counts, lambda model: _likelihoods(model, data, plan.settings), plan.settings)
     rows = models[0].rows
     return BaseRateFit(
-        topics, temper, probs, rows, word_probs(data.counts[rows], models[0].params, temper, plan.settings)
+        topics, temper, probs, rows, word_probs(take_counts(data.counts, rows), models[0].params, temper, plan.settings)
     )
 
 
-def word_probs(counts: Counts, params: Params, temper: Temper, settings: Settings) -> Array:
+def word_probs(counts: CountRows, params: Params, temper: Temper, settings: Settings) -> Array:
     """Probability of each class in new documents, from the words alone."""
     shards = unlabelled_shards(counts, len(params.class_prior))
     if settings.inference == "mean_field":
@@ -86,7 +88,7 @@ def word_probs(counts: Counts, params: Params, temper: Temper, settings: Setting
 def _first_belief(data: Labelled, settings: Settings) -> AnnotatorBelief | None:
     if data.votes is None or settings.annotators is None or data.belief is None:
         return None
-    return settings.annotators.update(settings.annotators.count(data.votes, data.guess), data.belief)
+    return settings.annotators.update(counted(settings.annotators, data.votes, data.guess), data.belief)
 
 
 def _likelihoods(model: FoldModel, data: Labelled, settings: Settings) -> tuple[Array, Array]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from palda.annotators.base import by_class_and_state
+from palda.data.stretches import even_cuts, votes_of
+from palda.data.types import Votes
 from palda.engine.threads import Threads
 from palda.priors import label_sets
 from palda.priors.label_sets import ProfilePrior, Profiles, ProfileStats
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.annotators.base import AnnotatorBelief, AnnotatorModel
-    from palda.data.types import Votes
-    from palda.engine.base import Engine
+    from palda.data.stretches import VoteRows
 
     Array = NDArray[np.float64]
 
@@ -39,6 +39,7 @@ __all__ = [
     "VoteShard",
     "choose_n_profiles",
     "consensus_em",
+    "counted",
     "cut_votes",
     "fifths_of_rows",
     "fit_crowd",
@@ -66,11 +67,22 @@ _WARM_UP_ROUNDS, _WARM_UP_TOL = 50, 1e-5  # of new profiles, while annotators ar
 
 @dataclass(frozen=True)
 class VoteShard:
-    """Some documents: the votes on them, what is known of their labels, and other evidence in nats."""
+    """Some documents: the votes on them, what is known of their labels, and other evidence in nats.
 
-    votes: Votes | None
+    Votes that are stored elsewhere are read whenever they are asked for.
+    """
+
+    said: Votes | tuple[VoteRows, slice] | None
     known: NDArray[np.int8]
     extra: Array | None = None
+
+    @property
+    def votes(self) -> Votes | None:
+        """Votes on the documents."""
+        if not isinstance(self.said, tuple):
+            return self.said
+        source, rows = self.said
+        return source.take(rows)
 
 
 @dataclass(frozen=True)
@@ -102,7 +114,7 @@ class CrowdSettings:
     annotators: AnnotatorModel
     max_iter: int = 500
     tol: float = 1e-6
-    engine: Engine = field(default_factory=Threads)
+    engine: Threads = field(default_factory=Threads)
     learn_profiles: bool = True
 
 
@@ -138,20 +150,25 @@ class _Round(NamedTuple):
 
 
 def cut_votes(
-    votes: Votes, known: NDArray[np.int8], extra: Array | None = None, n_shards: int | None = None
+    votes: VoteRows, known: NDArray[np.int8], extra: Array | None = None, n_shards: int | None = None
 ) -> list[VoteShard]:
     """Shards with about equal numbers of votes; where they are cut depends on the data alone."""
     if n_shards is None:
         n_shards = min(max(1, len(votes) // _VOTES_PER_SHARD), _MOST_SHARDS)
-    load = np.arange(votes.n_docs + 1) + votes.doc_starts  # a document without votes costs something too
-    cuts = np.unique(np.searchsorted(load, np.linspace(0, load[-1], n_shards + 1)[1:-1]))
-    edges = [0, *(int(cut) for cut in cuts if 0 < cut < votes.n_docs), votes.n_docs]
+    ranges = (slice(*edges) for edges in even_cuts(votes.doc_starts, n_shards))
     return [
         VoteShard(
-            votes.take(slice(start, stop)), known[start:stop], None if extra is None else np.asarray(extra[start:stop])
+            votes.take(rows) if isinstance(votes, Votes) else (votes, rows),
+            known[rows],
+            None if extra is None else np.asarray(extra[rows]),
         )
-        for start, stop in pairwise(edges)
+        for rows in ranges
     ]
+
+
+def counted(model: AnnotatorModel, votes: VoteRows, label_probs: Array) -> Array:
+    """Expected (right, wrong) votes behind every rate, wherever the votes lie."""
+    return reduce(np.add, (model.count(some, label_probs[rows]) for rows, some in votes_of(votes)))
 
 
 def start_state(belief: AnnotatorBelief, label_probs: Array) -> CrowdState:
@@ -206,7 +223,7 @@ def with_profiles(
 
 
 def posterior(
-    votes: Votes, known: NDArray[np.int8], state: CrowdState, settings: CrowdSettings, extra: Array | None = None
+    votes: VoteRows, known: NDArray[np.int8], state: CrowdState, settings: CrowdSettings, extra: Array | None = None
 ) -> Array:
     """Δ (documents, classes) of documents under a fixed state; new documents may have votes, other evidence or both."""
     return np.concatenate([probs for _, probs in _steps(cut_votes(votes, known, extra), state, settings)])
@@ -340,7 +357,7 @@ def _with_annotators_fixed(
     """The same shards, with what the votes say turned into plain evidence."""
 
     def fixed(shard: VoteShard) -> VoteShard:
-        log_odds, _ = _evidence(shard, belief, settings)
+        log_odds, _ = _evidence(shard.votes, shard, belief, settings)
         return VoteShard(None, shard.known, log_odds)
 
     return list(settings.engine.map(fixed, shards))
@@ -379,17 +396,20 @@ def _steps(shards: Sequence[VoteShard], state: CrowdState, settings: CrowdSettin
 
 
 def _shard_step(shard: VoteShard, state: CrowdState, settings: CrowdSettings) -> tuple[_Sums, Array]:
-    log_odds, if_absent = _evidence(shard, state.belief, settings)
+    votes = shard.votes
+    log_odds, if_absent = _evidence(votes, shard, state.belief, settings)
     found = label_sets.e_step(log_odds, shard.known, state.profiles)
-    counts = None if shard.votes is None else settings.annotators.count(shard.votes, found.label_probs)
+    counts = None if votes is None else settings.annotators.count(votes, found.label_probs)
     return _Sums(found.stats, counts, float(found.log_likelihoods.sum()) + if_absent), found.label_probs
 
 
-def _evidence(shard: VoteShard, belief: AnnotatorBelief, settings: CrowdSettings) -> tuple[Array, float]:
+def _evidence(
+    votes: Votes | None, shard: VoteShard, belief: AnnotatorBelief, settings: CrowdSettings
+) -> tuple[Array, float]:
     """Log-odds of all evidence, and the log-likelihood of the votes if every class were absent."""
-    if shard.votes is None:
+    if votes is None:
         return np.zeros(shard.known.shape) if shard.extra is None else shard.extra, 0.0
-    said = settings.annotators.evidence(shard.votes, belief)
+    said = settings.annotators.evidence(votes, belief)
     log_odds = said.log_odds if shard.extra is None else said.log_odds + shard.extra
     return log_odds, float(said.absent.sum())
 

@@ -15,12 +15,15 @@ from palda.annotators.published import PublishedCoin
 from palda.annotators.summary import quality_table, rates_by_class, summary
 from palda.annotators.two_coin import TwoCoinModel
 from palda.base_estimator import TopicEstimator, as_many
-from palda.crowd import CrowdSettings, CrowdState, posterior
+from palda.crowd import CrowdSettings, CrowdState, counted, posterior
+from palda.data.shards import ShardFolder
 from palda.data.types import Corpus, names_array
+from palda.engine.threads import Threads, resolve_n_jobs
 from palda.fit import Labelled, cut_shards, label_probs
 from palda.inputs import as_votes, class_names, first_guess, known_votes, label_table, mean_where_unknown
 from palda.persist import ModelFileError, load_state
 from palda.priors.label_sets import ProfilePrior
+from palda.reading import joined_evidence
 from palda.suggest import expected_gain, typical_rates
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from palda.annotators.base import AnnotatorBelief, AnnotatorModel
     from palda.attachments import Attachments
     from palda.data.frozen import Strings
+    from palda.data.stretches import VoteRows
     from palda.data.types import Votes
     from palda.persist import SavedModel
 
@@ -77,6 +81,10 @@ class PALDA(ClassifierMixin, TopicEstimator):
         ``"auto"`` is .01 where the label prior reads words besides topics (``"stacked"``), .002 elsewhere.
     n_jobs
         Threads; all cores by default, one inside a worker of somebody else's pool. The result is the same.
+    engine
+        Where documents are worked on. None: threads of this process. ``"dask"``, the address of a Dask scheduler, or a
+        ``dask.distributed.Client``: on the workers of a cluster (``pip install 'palda[dask]'``), which hold the
+        documents; EM over the votes and the optimiser stay here. The result is the same.
     random_state
         Seed of the starts, the folds and everything else that is drawn.
     verbose
@@ -118,6 +126,7 @@ class PALDA(ClassifierMixin, TopicEstimator):
         max_iter: int = 200,
         tol: float | Literal["auto"] = "auto",
         n_jobs: int | None = None,
+        engine: Any = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -131,6 +140,7 @@ class PALDA(ClassifierMixin, TopicEstimator):
         self.max_iter = max_iter
         self.tol = tol
         self.n_jobs = n_jobs
+        self.engine = engine
         self.random_state = random_state
         self.verbose = verbose
 
@@ -139,24 +149,25 @@ class PALDA(ClassifierMixin, TopicEstimator):
         """The paper's model and settings: mean field, base rates, prediction at ½."""
         return cls(n_topics, smoothing=smoothing, **(_PUBLISHED | settings))
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Learn topics and the label prior from counts X (documents, words) and labels y (documents, classes).
 
-        y holds 1 and 0, and -1 or NaN where a label is unknown. X is never changed.
+        y holds 1 and 0, and -1 or NaN where a label is unknown. X is never changed. A ``ShardFolder`` as X brings its
+        known labels.
         """
-        known, names = label_table(y)
+        known, names = (X.gold, X.classes) if isinstance(X, ShardFolder) and y is None else label_table(y)
         counts = self._counts(X, reset=True)
         if len(known) != counts.shape[0]:
             raise ValueError(
                 f"X has {counts.shape[0]} documents, but y has labels for {len(known)}: inconsistent numbers of samples"
             )
-        settings = self._settings()
         self.classes_ = names
         data = Labelled(counts, known, mean_where_unknown(known))
-        if self._learns(data):
-            self._fit_learned(data, settings, TwoCoinModel())
-        else:
-            self._fit_together(data, settings)
+        with self._at_work() as settings:
+            if self._learns(data):
+                self._fit_learned(data, settings, TwoCoinModel())
+            else:
+                self._fit_together(data, settings)
         return self
 
     def _add_state(self, arrays: dict[str, NDArray[Any]], state: dict[str, Any]) -> None:
@@ -227,6 +238,7 @@ class CrowdPALDA(TopicEstimator):
         max_iter: int = 200,
         tol: float | Literal["auto"] = "auto",
         n_jobs: int | None = None,
+        engine: Any = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -241,6 +253,7 @@ class CrowdPALDA(TopicEstimator):
         self.max_iter = max_iter
         self.tol = tol
         self.n_jobs = n_jobs
+        self.engine = engine
         self.random_state = random_state
         self.verbose = verbose
 
@@ -252,7 +265,7 @@ class CrowdPALDA(TopicEstimator):
     def fit(
         self,
         X: Any,
-        votes: Any,
+        votes: Any = None,
         gold: Any = None,
         doc_ids: Iterable[object] | None = None,
         annotator_prior: Any = None,
@@ -264,7 +277,8 @@ class CrowdPALDA(TopicEstimator):
         Parameters
         ----------
         X
-            Counts (documents, words), or a ``Corpus``, which brings its document ids.
+            Counts (documents, words), or a ``Corpus``, which brings its document ids; or a ``ShardFolder``, which
+            brings votes and known labels too.
         votes
             ``Votes``, an array (documents, annotators, classes) whose rows align with X, with -1 or NaN for no
             judgement, or a long data frame, whose documents are looked up in ``doc_ids``.
@@ -276,28 +290,32 @@ class CrowdPALDA(TopicEstimator):
             What earlier work says about annotators: ``annotator_quality_`` of an earlier fit, or a mapping from
             annotator to quality or to (sensitivity, specificity).
         """
-        ids = X.doc_ids if isinstance(X, Corpus) and doc_ids is None else doc_ids
         counts = self._counts(X, reset=True)
-        given = as_votes(votes, ids, counts.shape[0])
+        given: VoteRows
+        if isinstance(X, ShardFolder) and votes is None:
+            given, gold = X.votes, X.gold if gold is None else gold
+        else:
+            ids = X.doc_ids if isinstance(X, (Corpus, ShardFolder)) and doc_ids is None else doc_ids
+            given = as_votes(votes, ids, counts.shape[0])
         known = np.full((given.n_docs, given.n_classes), -1, dtype=np.int8) if gold is None else label_table(gold)[0]
         if known.shape != (given.n_docs, given.n_classes):
             raise ValueError(
                 f"gold has shape {known.shape}, not (documents, classes) = {(given.n_docs, given.n_classes)}"
             )
         model = self._annotator_model()
-        settings = self._settings(model)
         history = None if annotator_prior is None else history_of(annotator_prior, given.annotators)
         belief = model.start(given.n_annotators, given.n_classes, history)
         data = Labelled(counts, known, first_guess(given, known), given, belief)
         self.classes_, self.annotators_, self.doc_ids_ = given.classes, given.annotators, given.doc_ids
-        if self._learns(data):
-            found = self._fit_learned(data, replace(settings, annotators=None), model)
-            self.consensus_, self.vote_log_likelihoods_ = found.label_probs, found.log_likelihoods
-            self._params = replace(self._params, annotators=found.belief)
-        else:
-            self.consensus_ = self._fit_together(data, settings)
-            self.vote_log_likelihoods_ = np.empty(0)
-        self._vote_counts = model.count(given, self.consensus_)
+        with self._at_work(model) as settings:
+            if self._learns(data):
+                found = self._fit_learned(data, replace(settings, annotators=None), model)
+                self.consensus_, self.vote_log_likelihoods_ = found.label_probs, found.log_likelihoods
+                self._params = replace(self._params, annotators=found.belief)
+            else:
+                self.consensus_ = self._fit_together(data, settings)
+                self.vote_log_likelihoods_ = np.empty(0)
+        self._vote_counts = counted(model, given, self.consensus_)
         return self
 
     def _annotator_model(self) -> AnnotatorModel:
@@ -339,14 +357,15 @@ class CrowdPALDA(TopicEstimator):
         belief = belief.with_strangers(given.n_annotators - len(self.annotators_))
         unknown = np.full((given.n_docs, given.n_classes), -1, dtype=np.int8)
         model = self._annotator_model()
-        settings = self._settings(model)
-        if self._prior is None:
-            return label_probs(cut_shards(counts, unknown, given), replace(self._params, annotators=belief), settings)
-        joined = self._prior.for_votes
-        extra = joined.evidence(self._prior.head_log_odds(counts, self._topic_evidence(counts)))
-        extra = np.where(self._is_silent(counts), 0.0, extra)
-        state = CrowdState(belief, joined.profiles, ProfilePrior.vague(given.n_classes))
-        return posterior(given, unknown, state, CrowdSettings(model, engine=settings.engine), extra)
+        with self._at_work(model) as settings:
+            if self._prior is None:
+                params = replace(self._params, annotators=belief)
+                return label_probs(cut_shards(counts, unknown, given), params, settings)
+            extra = joined_evidence(counts, self._prior, settings)
+        state = CrowdState(belief, self._prior.for_votes.profiles, ProfilePrior.vague(given.n_classes))
+        return posterior(
+            given, unknown, state, CrowdSettings(model, engine=Threads(resolve_n_jobs(self.n_jobs))), extra
+        )
 
     def suggest(self, n: int = 10) -> pd.DataFrame:
         """The ``n`` labels of training documents that are most worth another vote, best first.

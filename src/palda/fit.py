@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from palda.data.stretches import even_cuts, in_memory, take_counts, take_votes
+from palda.data.types import Votes
 from palda.engine.threads import Threads
 from palda.kernels import Bags, Beliefs, Explained, Labels, Stopping
 from palda.model.bound import topic_divergence
 from palda.model.e_step import bags_of, e_step, topic_shares
 from palda.model.m_step import update_topics
 from palda.model.predict import Reader, explained, speech
-from palda.model.state import Params, ShardStats, StepInfo, merge
+from palda.model.state import Params, ShardStats, StepInfo
 from palda.priors import base_rate
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.annotators.base import AnnotatorBelief, AnnotatorModel
-    from palda.data.types import Counts, Votes
+    from palda.data.stretches import CountRows, VoteRows
     from palda.engine.base import Engine
     from palda.model.predict import Temper
 
@@ -51,17 +52,39 @@ _ENTRIES_PER_SHARD = 15_000
 _MOST_SHARDS = 256
 
 
+class _Stretch(NamedTuple):
+    """Rows of something that is stored elsewhere."""
+
+    source: Any
+    rows: slice
+
+
 @dataclass(frozen=True)
 class Shard:
     """Some documents: their words, what is known of their labels, and the votes on them.
 
-    Where log-odds are ``given``, they settle the labels that are not known: words and votes say nothing more.
+    Where log-odds are ``given``, they settle the labels that are not known: words and votes say nothing more. Words and
+    votes that are stored elsewhere are read whenever they are asked for, or once, by ``loaded``.
     """
 
-    bags: Bags
+    words: Bags | _Stretch
     known: NDArray[np.int8]
-    votes: Votes | None = None
+    said: Votes | _Stretch | None = None
     given: Array | None = None
+
+    @property
+    def bags(self) -> Bags:
+        """Words of the documents."""
+        return bags_of(self.words.source[self.words.rows]) if isinstance(self.words, _Stretch) else self.words
+
+    @property
+    def votes(self) -> Votes | None:
+        """Votes on the documents."""
+        return self.said.source.take(self.said.rows) if isinstance(self.said, _Stretch) else self.said
+
+    def loaded(self) -> Shard:
+        """The same with everything in memory."""
+        return replace(self, words=self.bags, said=self.votes)
 
 
 @dataclass(frozen=True)
@@ -77,49 +100,52 @@ class Settings:
 
 
 def cut_shards(
-    counts: Counts,
+    counts: CountRows,
     known: NDArray[np.int8],
-    votes: Votes | None = None,
+    votes: VoteRows | None = None,
     n_shards: int | None = None,
     given: Array | None = None,
 ) -> list[Shard]:
     """Shards of about equal numbers of entries; where they are cut depends on the data alone."""
-    n_docs = counts.shape[0]
     if n_shards is None:
         n_shards = min(max(1, counts.nnz // _ENTRIES_PER_SHARD), _MOST_SHARDS)
-    load = np.arange(n_docs + 1) + np.asarray(counts.indptr, dtype=np.int64)  # an empty document costs something too
-    cuts = np.unique(np.searchsorted(load, np.linspace(0, load[-1], n_shards + 1)[1:-1]))
-    edges = [0, *(int(cut) for cut in cuts if 0 < cut < n_docs), n_docs]
+
+    def words(rows: slice) -> Bags | _Stretch:
+        return bags_of(sparse.csr_array(counts[rows])) if in_memory(counts) else _Stretch(counts, rows)
+
+    def said(rows: slice) -> Votes | _Stretch | None:
+        return votes.take(rows) if isinstance(votes, Votes) else None if votes is None else _Stretch(votes, rows)
+
     return [
         Shard(
-            bags_of(sparse.csr_array(counts[start:stop])),
+            words(slice(start, stop)),
             np.require(known[start:stop], np.int8, ["C", "W"]),
-            None if votes is None else votes.take(slice(start, stop)),
+            said(slice(start, stop)),
             None if given is None else given[start:stop],
         )
-        for start, stop in pairwise(edges)
+        for start, stop in even_cuts(counts.indptr, n_shards)
     ]
 
 
-def unlabelled_shards(counts: Counts, n_classes: int) -> list[Shard]:
-    """Shards of new documents, of whose labels nothing is known."""
-    return cut_shards(counts, np.full((counts.shape[0], n_classes), -1, dtype=np.int8))
+def unlabelled_shards(counts: CountRows, n_classes: int, given: Array | None = None) -> list[Shard]:
+    """Shards of new documents, of whose labels nothing is known; log-odds may be given all the same."""
+    return cut_shards(counts, np.full((counts.shape[0], n_classes), -1, dtype=np.int8), given=given)
 
 
 @dataclass(frozen=True)
 class Labelled:
     """Documents and what is known of their labels: labels, votes, and a first guess from both."""
 
-    counts: Counts
+    counts: CountRows
     known: NDArray[np.int8]
     guess: Array
-    votes: Votes | None = None
+    votes: VoteRows | None = None
     belief: AnnotatorBelief | None = None  # about annotators, before the first round
 
     def take(self, rows: Rows) -> Labelled:
         """Some of the documents."""
-        votes = None if self.votes is None else self.votes.take(rows)
-        return Labelled(self.counts[rows], self.known[rows], self.guess[rows], votes, self.belief)
+        votes = None if self.votes is None else take_votes(self.votes, rows)
+        return Labelled(take_counts(self.counts, rows), self.known[rows], self.guess[rows], votes, self.belief)
 
     def shards(self) -> list[Shard]:
         """The documents as EM reads them."""
@@ -152,8 +178,11 @@ def em(
     before = -np.inf
     worst_fall = 0.0
     newton_converged = True
+    work = settings.engine.place(
+        [_Work(shard, None if beliefs is None else beliefs[k]) for k, shard in enumerate(shards)]
+    )
     for iteration in range(1, settings.max_iter + 1):
-        stats = merge(part for part, _ in _steps(shards, params, settings, beliefs))
+        stats = settings.engine.total(_stats_of, work, _Rules.of(params, settings))
         bound = _total_bound(stats, params, settings)
         change = (bound - before) / abs(bound) if np.isfinite(before) else np.inf
         worst_fall = max(worst_fall, -change)
@@ -213,7 +242,7 @@ def run_em(
 
 def label_probs(shards: Sequence[Shard], params: Params, settings: Settings) -> Array:
     """Δ (documents, classes) under fixed parameters: the consensus."""
-    return np.concatenate([probs for _, probs in _steps(shards, params, settings)])
+    return np.concatenate(list(settings.engine.each(_probs_of, shards, _Rules.of(params, settings))))
 
 
 def reader_of(params: Params, temper: Temper) -> Reader:
@@ -223,7 +252,7 @@ def reader_of(params: Params, temper: Temper) -> Reader:
 
 def explain_shards(shards: Sequence[Shard], reader: Reader, settings: Settings) -> Explained:
     """What the words of documents say for each class (maths, eqs. 32-35)."""
-    parts = list(settings.engine.map(lambda shard: explained(shard.bags, reader), shards))
+    parts = list(settings.engine.each(_explained_by, shards, reader))
     return Explained(
         np.concatenate([part.evidence for part in parts]),
         np.concatenate([part.beliefs for part in parts]),
@@ -231,52 +260,77 @@ def explain_shards(shards: Sequence[Shard], reader: Reader, settings: Settings) 
     )
 
 
-def shares_of_topics(shards: Sequence[Shard], params: Params, log_odds: Array | None, settings: Settings) -> Array:
-    """(documents, topics): shares under fixed parameters; log-odds of (document, class), if given, settle labels."""
-    starts = np.cumsum([0, *(len(shard.known) for shard in shards)])
-    work = list(zip(shards, pairwise(starts), strict=True))
+def shares_of_topics(shards: Sequence[Shard], params: Params, settings: Settings) -> Array:
+    """(documents, topics): shares under fixed parameters; log-odds that are given settle labels."""
+    return np.concatenate(list(settings.engine.each(_shares_of, shards, _Rules.of(params, settings))))
 
-    def shares(item: tuple[Shard, tuple[int, int]]) -> Array:
-        shard, (start, stop) = item
-        if log_odds is None:
-            labels = Labels(shard.known, _prior_log_odds(shard, params))
-        else:
-            labels = Labels(shard.known, np.ascontiguousarray(log_odds[start:stop]), fixed=True)
-        return topic_shares(shard.bags, labels, params, settings.stopping, inference=settings.inference)
 
-    _ = params.word_weights  # computed once, before threads ask for it
-    return np.concatenate(list(settings.engine.map(shares, work)))
+class _Work(NamedTuple):
+    """A shard, and the beliefs that are carried from round to round, if any are."""
+
+    shard: Shard
+    beliefs: Beliefs | Array | None
+
+    def loaded(self) -> _Work:
+        """The same with everything in memory."""
+        return self._replace(shard=self.shard.loaded())
+
+
+class _Rules(NamedTuple):
+    """What the documents of every shard are judged by: no more than an E-step needs, since it may travel."""
+
+    params: Params
+    annotators: AnnotatorModel | None
+    inference: str
+    stopping: Stopping
+
+    @classmethod
+    def of(cls, params: Params, settings: Settings) -> _Rules:
+        slim = replace(params, topic_words=params.word_weights.T, word_counts=None, word_prior=None)
+        _ = slim.word_weights  # computed once, before threads ask for it
+        return cls(slim, settings.annotators, settings.inference, settings.stopping)
+
+
+def _explained_by(shard: Shard, reader: Reader) -> Explained:
+    return explained(shard.bags, reader)
+
+
+def _stats_of(work: _Work, rules: _Rules) -> ShardStats:
+    return _shard_step(work.shard, rules, work.beliefs)[0]
+
+
+def _probs_of(shard: Shard, rules: _Rules) -> Array:
+    return _shard_step(shard, rules)[1]
+
+
+def _shares_of(shard: Shard, rules: _Rules) -> Array:
+    log_odds = _prior_log_odds(shard, rules.params)
+    if shard.given is not None:
+        log_odds = np.ascontiguousarray(shard.given)
+    labels = Labels(shard.known, log_odds, fixed=shard.given is not None)
+    return topic_shares(shard.bags, labels, rules.params, rules.stopping, inference=rules.inference)
 
 
 def _prior_log_odds(shard: Shard, params: Params) -> Array:
     return np.ascontiguousarray(np.broadcast_to(base_rate.log_odds(params.class_prior), shard.known.shape))
 
 
-def _steps(
-    shards: Sequence[Shard], params: Params, settings: Settings, beliefs: Sequence[Beliefs | Array] | None = None
-) -> Iterator[tuple[ShardStats, Array]]:
-    """E-steps of all shards, in their order."""
-    work = [(shard, None if beliefs is None else beliefs[k]) for k, shard in enumerate(shards)]
-    _ = params.word_weights  # computed once, before threads ask for it
-    return settings.engine.map(lambda item: _shard_step(item[0], params, settings, item[1]), work)
-
-
-def _shard_step(
-    shard: Shard, params: Params, settings: Settings, beliefs: Beliefs | Array | None
-) -> tuple[ShardStats, Array]:
+def _shard_step(shard: Shard, rules: _Rules, beliefs: Beliefs | Array | None = None) -> tuple[ShardStats, Array]:
     """E-step of a shard, with the votes counted in: prior and votes reach the kernel as log-odds (maths, eq. 6)."""
+    params, annotators = rules.params, rules.annotators
     log_odds = _prior_log_odds(shard, params)
+
+    def step(labels: Labels) -> tuple[ShardStats, Array]:
+        return e_step(shard.bags, labels, params, rules.stopping, beliefs, inference=rules.inference)
+
     if shard.given is not None:
-        settled = np.where(shard.known >= 0, log_odds, shard.given)
-        labels = Labels(shard.known, settled, fixed=True)
-        return e_step(shard.bags, labels, params, settings.stopping, beliefs, inference=settings.inference)
-    if shard.votes is None or settings.annotators is None or params.annotators is None:
-        labels = Labels(shard.known, log_odds)
-        return e_step(shard.bags, labels, params, settings.stopping, beliefs, inference=settings.inference)
-    said = settings.annotators.evidence(shard.votes, params.annotators)
-    labels = Labels(shard.known, log_odds + said.log_odds)
-    stats, probs = e_step(shard.bags, labels, params, settings.stopping, beliefs, inference=settings.inference)
-    counted = settings.annotators.count(shard.votes, probs)
+        return step(Labels(shard.known, np.where(shard.known >= 0, log_odds, shard.given), fixed=True))
+    votes = shard.votes
+    if votes is None or annotators is None or params.annotators is None:
+        return step(Labels(shard.known, log_odds))
+    said = annotators.evidence(votes, params.annotators)
+    stats, probs = step(Labels(shard.known, log_odds + said.log_odds))
+    counted = annotators.count(votes, probs)
     return replace(stats, vote_counts=counted, bound=stats.bound + float(said.absent.sum())), probs
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from palda.data.stretches import document_lengths, take_counts
 from palda.fit import explain_shards, reader_of, unlabelled_shards
 from palda.model.predict import Temper, choose_temper
 from palda.priors import base_rate
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.annotators.base import VoteEvidence
-    from palda.data.types import Counts
+    from palda.data.stretches import CountRows
     from palda.fit import Settings, Shard
     from palda.model.state import Params
 
@@ -40,7 +41,9 @@ def fit_folds(folds: Rows, fit_rows: Callable[[Rows], Params], which: Sequence[i
     return [FoldModel(np.flatnonzero(folds == fold), fit_rows(np.flatnonzero(folds != fold))) for fold in which]
 
 
-def held_out_evidence(models: Sequence[FoldModel], counts: Counts, temper: Temper, settings: Settings) -> list[Array]:
+def held_out_evidence(
+    models: Sequence[FoldModel], counts: CountRows, temper: Temper, settings: Settings
+) -> list[Array]:
     """What the words of each fold's documents say, in the eyes of the model that has not seen them."""
     return [
         explain_shards(_shards_of(model, counts), reader_of(model.params, temper), settings).evidence
@@ -48,9 +51,9 @@ def held_out_evidence(models: Sequence[FoldModel], counts: Counts, temper: Tempe
     ]
 
 
-def _shards_of(model: FoldModel, counts: Counts) -> list[Shard]:
+def _shards_of(model: FoldModel, counts: CountRows) -> list[Shard]:
     """The documents that the model has not seen."""
-    return unlabelled_shards(counts[model.rows], len(model.params.class_prior))
+    return unlabelled_shards(take_counts(counts, model.rows), len(model.params.class_prior))
 
 
 def label_likelihoods(known: NDArray[np.int8], votes: VoteEvidence | None) -> tuple[Array, Array]:
@@ -62,12 +65,12 @@ def label_likelihoods(known: NDArray[np.int8], votes: VoteEvidence | None) -> tu
 
 def temper_of(
     models: Sequence[FoldModel],
-    counts: Counts,
+    counts: CountRows,
     likelihoods: Callable[[FoldModel], tuple[Array, Array]],
     settings: Settings,
 ) -> Temper:
     """Temper chosen on documents that the models have not seen (maths, eq. 34)."""
-    lengths = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
+    lengths = document_lengths(counts)
     typical = float(np.median(lengths[lengths > 0])) if (lengths > 0).any() else 1.0
     some = [FoldModel(model.rows[:: 1 + len(model.rows) // _MOST_DOCS], model.params) for model in models]
     shards = [_shards_of(model, counts) for model in some]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy.special import expit
 from palda.annotators.base import AnnotatorBelief
 from palda.annotators.published import PublishedCoin
 from palda.data import checks
+from palda.data.stretches import votes_of
 from palda.data.types import Votes, names_array
 from palda.errors import DataError
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data.frozen import Strings
+    from palda.data.stretches import VoteRows
 
     Array = NDArray[np.float64]
 
@@ -93,25 +96,46 @@ def mean_where_unknown(known: NDArray[np.int8]) -> Array:
     return np.where(is_known, known, shares)
 
 
-def first_guess(votes: Votes, known: NDArray[np.int8]) -> Array:
+def first_guess(votes: VoteRows, known: NDArray[np.int8]) -> Array:
     """Labels before the first round of EM: what is known, else what the votes say.
 
     Without any known label a vote counts as it was cast: the majority decides. With some, annotators are weighed by
     how they did there, and those who were never tested by how the crowd did: so a crowd that lies is found out.
     """
-    yes, total = votes.yes_per_pair(), votes.per_pair()
-    overall = (yes.sum(axis=0) + 1.0) / (total.sum(axis=0) + 2.0)
-    shares: Array = (yes + overall) / (total + 1.0)
+    seen = reduce(np.add, (_tally(some, known[rows]) for rows, some in votes_of(votes)))
+    n_yes, n_votes = seen[: 2 * votes.n_classes].reshape(2, -1)
+    n_right, n_tests = seen[2 * votes.n_classes :].reshape(2, -1)
+    overall = (n_yes + 1.0) / (n_votes + 2.0)
+    crowd = (n_right.sum() + _TRUST * _TRUSTED_VOTES) / (n_tests.sum() + _TRUSTED_VOTES)
+    rates = (n_right + crowd * _TRUSTED_VOTES) / (n_tests + _TRUSTED_VOTES) if n_tests.any() else None
+    guess = np.empty(known.shape)
+    for rows, some in votes_of(votes):
+        guess[rows] = np.where(known[rows] >= 0, known[rows], _shares(some, overall, rates))
+    return guess
+
+
+def _tally(votes: Votes, known: NDArray[np.int8]) -> Array:
+    """Votes for "present" and all votes, by class; then right votes and votes on known labels, by annotator."""
     truth = known[votes.doc, votes.label]
     tested = truth >= 0
-    if tested.any():
-        right = votes.value[tested] == truth[tested]
-        n_tests = np.bincount(votes.annotator[tested], minlength=votes.n_annotators)
-        n_right = np.bincount(votes.annotator[tested], right, minlength=votes.n_annotators)
-        crowd = (right.sum() + _TRUST * _TRUSTED_VOTES) / (len(right) + _TRUSTED_VOTES)
-        rates = (n_right + crowd * _TRUSTED_VOTES) / (n_tests + _TRUSTED_VOTES)
-        shares = expit(_log_odds_of_votes(votes, rates))
-    return np.where(known >= 0, known, shares)
+    of_tested = votes.annotator[tested]
+    right = (votes.value[tested] == truth[tested]).astype(np.float64)
+    return np.concatenate(
+        (
+            np.bincount(votes.label, votes.value == 1, minlength=votes.n_classes),
+            np.bincount(votes.label, minlength=votes.n_classes),
+            np.bincount(of_tested, right, minlength=votes.n_annotators),
+            np.bincount(of_tested, minlength=votes.n_annotators),
+        )
+    )
+
+
+def _shares(votes: Votes, overall: Array, rates: Array | None) -> Array:
+    """(documents, classes): probability of "present" by the shares of votes, or by the annotators' rates."""
+    if rates is not None:
+        shares: Array = expit(_log_odds_of_votes(votes, rates))
+        return shares
+    return (votes.yes_per_pair() + overall) / (votes.per_pair() + 1.0)
 
 
 def _log_odds_of_votes(votes: Votes, rates: Array) -> Array:

@@ -20,6 +20,7 @@ from scipy.special import expit, logit
 from palda.crowd import (
     N_FIFTHS,
     CrowdState,
+    counted,
     cut_votes,
     fifths_of_rows,
     fit_crowd,
@@ -27,6 +28,7 @@ from palda.crowd import (
     subset,
     votes_log_likelihood,
 )
+from palda.data.stretches import votes_of
 from palda.model.predict import Temper
 from palda.priors import label_sets
 from palda.priors.calibration import fit_platt
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 
     from palda.annotators.base import AnnotatorBelief
     from palda.crowd import CrowdSettings
+    from palda.data.stretches import VoteRows
     from palda.data.types import Votes
     from palda.fit import Best, Labelled
     from palda.topic_evidence import TopicPlan, TopicReading
@@ -146,21 +149,27 @@ def _on_the_move(turns: list[_Turn]) -> bool:
     return len(turns) <= _MOST_TURNS // 2 and _grows(turns, _STEADY)
 
 
+def _voted_on(votes: VoteRows) -> NDArray[np.bool_]:
+    """(documents, classes): whether anybody judged the pair."""
+    return np.concatenate([some.per_pair() > 0 for _, some in votes_of(votes)])
+
+
 class _Learner:
     """What stays the same from turn to turn."""
 
     def __init__(self, data: Labelled, plan: LearnPlan) -> None:
         self.data, self.plan = data, plan
         known, votes = data.known, data.votes
-        spoken_of = known >= 0 if votes is None else (known >= 0) | (votes.per_pair() > 0)
-        self.weights = spoken_of.astype(np.float64)
-        self.votes_per_label = 0.0 if votes is None else len(votes) / max(int((votes.per_pair() > 0).sum()), 1)
+        voted_on = np.zeros(known.shape, dtype=bool) if votes is None else _voted_on(votes)
+        self.weights = ((known >= 0) | voted_on).astype(np.float64)
+        self.votes_per_label = 0.0 if votes is None else len(votes) / max(int(voted_on.sum()), 1)
         self.settled = bool((known >= 0).all())
         rng = np.random.default_rng(plan.seed)
         n_judges = min(len(known), max(1, _MOST_PAIRS // known.shape[1]))
         self.judges = np.sort(rng.choice(len(known), n_judges, replace=False))  # documents that profiles are chosen on
         self.held_back = (rng.random(n_judges) < 0.5)[:, None]
-        self.fifths = np.zeros(0, dtype=np.int64) if votes is None else fifths_of_rows(votes, rng)
+        self.judged = None if votes is None else votes.take(self.judges)
+        self.fifths = None if self.judged is None else fifths_of_rows(self.judged, rng)
 
     def start(self) -> _Turn:
         """Labels from the votes alone, if there are any."""
@@ -169,7 +178,7 @@ class _Learner:
             return _Turn(data.guess, None)
         belief = data.belief
         if not belief.has_history.any():
-            belief = model.update(model.count(data.votes, data.guess), belief)
+            belief = model.update(counted(model, data.votes, data.guess), belief)
         settings = replace(self.plan.crowd, max_iter=_FIRST_ROUNDS)
         found = fit_crowd(cut_votes(data.votes, data.known), start_state(belief, data.guess), settings)
         return _Turn(found.label_probs, found.state.belief)
@@ -202,27 +211,27 @@ class _Learner:
         self, before: _Turn, folds: Rows, reading: TopicReading | None, *, anew: bool
     ) -> HeadFit | WrappedFit:
         weights = None if self.weights.all() else self.weights
-        kind, engine, counts = self.plan.label_prior, self.plan.crowd.engine, self.data.counts
+        kind, counts, seed = self.plan.label_prior, self.data.counts, self.plan.seed
         if not isinstance(kind, str):
-            return fit_wrapped(
-                kind, counts, before.label_probs, weights=weights, folds=folds, seed=self.plan.seed, engine=engine
-            )
+            whole = counts[slice(None)]  # a plugged-in classifier wants a matrix
+            engine = self.plan.crowd.engine
+            return fit_wrapped(kind, whole, before.label_probs, weights=weights, folds=folds, seed=seed, engine=engine)
         return fit_head(
             before.label_probs,
             counts=None if kind == "topics" else counts,
             dense=None if reading is None else reading.evidence,
             weights=weights,
             folds=folds,
-            settings=HeadSettings(seed=self.plan.seed, engine=engine),
+            settings=HeadSettings(seed=seed, engine=self.plan.topics.settings.engine),
             start=before.fit if isinstance(before.fit, HeadFit) and not anew else None,
         )
 
     def _choose(self, belief: AnnotatorBelief, head: Array, base: Array) -> tuple[Joined, float]:
         """Profiles and κ for documents that have votes, and the log-likelihood of the hidden ones."""
-        votes, rows = cast("Votes", self.data.votes), self.judges
+        votes, fifths, rows = cast("Votes", self.judged), cast("Rows", self.fifths), self.judges
 
         def trial(fifth: int) -> Trial:
-            seen, hidden = (subset(votes, which).take(rows) for which in (self.fifths != fifth, self.fifths == fifth))
+            seen, hidden = (subset(votes, which) for which in (fifths != fifth, fifths == fifth))
             said = self.plan.crowd.annotators.evidence(seen, belief).log_odds
             return Trial(
                 Evidence(self.data.known[rows], said, head[rows]),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import logit
 
+from palda.data.stretches import take_counts
 from palda.fit import Best, Settings, cut_shards, reader_of, run_em
 from palda.held_out import FoldModel, fit_folds, held_out_evidence, temper_of
 from palda.model.predict import Reader, Temper
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.data.types import Counts
+    from palda.data.stretches import CountRows
     from palda.fit import Shard
     from palda.model.state import Params, StepInfo
 
@@ -51,7 +52,7 @@ class TopicReading:
     evidence: Array  # (docs, classes), in nats
 
 
-def start_params(counts: Counts, guess: Array, plan: TopicPlan, seed: int) -> Params:
+def start_params(counts: CountRows, guess: Array, plan: TopicPlan, seed: int) -> Params:
     """Parameters before the first round: ξ and topics from a first guess at the labels."""
     class_prior = base_rate.update(guess.sum(axis=0), len(guess))
     rng = np.random.default_rng(seed)
@@ -74,7 +75,7 @@ def fit_topics(shards: Sequence[Shard], start: Callable[[int], Params], plan: To
     return best
 
 
-def labelled_shards(counts: Counts, label_probs: Array) -> list[Shard]:
+def labelled_shards(counts: CountRows, label_probs: Array) -> list[Shard]:
     """Shards whose labels are settled: those that are nearly certain count as known."""
     certain = (label_probs < _CERTAIN) | (label_probs > 1.0 - _CERTAIN)
     known = np.where(certain, label_probs > 0.5, -1).astype(np.int8)
@@ -83,7 +84,7 @@ def labelled_shards(counts: Counts, label_probs: Array) -> list[Shard]:
 
 
 def read_topics(
-    counts: Counts, label_probs: Array, folds: Rows, plan: TopicPlan, earlier: TopicReading | None = None
+    counts: CountRows, label_probs: Array, folds: Rows, plan: TopicPlan, earlier: TopicReading | None = None
 ) -> TopicReading:
     """Topic models of all documents and of all but each fold, fitted to soft labels; an earlier temper is kept.
 
@@ -92,7 +93,7 @@ def read_topics(
     """
 
     def fit_rows(rows: Rows) -> Params:
-        inside, guess = counts[rows], label_probs[rows]
+        inside, guess = take_counts(counts, rows), label_probs[rows]
         start = start_params(inside, guess, plan, plan.seeds[0])
         found = run_em(labelled_shards(inside, guess), start, plan.settings).params
         return found if found is not None else start

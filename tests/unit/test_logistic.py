@@ -18,9 +18,9 @@ from palda.engine.threads import Threads
 from palda.errors import DataError
 from palda.metrics.thresholds import choose_thresholds
 from palda.priors.calibration import base_log_odds, cross_calibrate, evidence_in, fit_platt, log_likelihoods
-from palda.priors.features import cut_blocks, inverse_document_frequencies, learn_scale, tf_idf
+from palda.priors.features import Features, Scale, cut_blocks, inverse_document_frequencies, learn_scale, tf_idf
 from palda.priors.folds import NO_FOLD, Problems, assign_folds
-from palda.priors.logistic import Head, HeadSettings, Stopping, fit_columns, fit_head, loss_and_gradient
+from palda.priors.logistic import Head, HeadSettings, Stopping, Trial, fit_columns, fit_head, loss_and_gradient
 
 Array = NDArray[np.float64]
 
@@ -55,7 +55,9 @@ def solve(
     n_blocks: int = 1,
     n_jobs: int = 1,
 ) -> Array:
-    blocks, _ = cut_blocks(words, None, targets, weights, np.zeros(len(targets), dtype=np.int64), n_blocks)
+    blocks, _ = cut_blocks(
+        Features(words, None, None, None), targets, weights, np.zeros(len(targets), dtype=np.int64), n_blocks
+    )
     start = np.zeros((words.shape[1] + 1, targets.shape[1])) if start is None else start
     problems = one_per_class(targets.shape[1])
     penalties = ridge(words.shape[1], 0.5, targets.shape[1])
@@ -87,17 +89,13 @@ def test_gradients_equal_finite_differences() -> None:
     targets, weights = 0.8 * labels + 0.1, rng.random(labels.shape)
     words, dense = sparse.csr_array(counts, dtype=np.float64), rng.normal(size=(20, 3))
     folds = np.repeat([0, 1], 10)
-    blocks, _ = cut_blocks(words, dense, targets, weights, folds)
+    blocks, _ = cut_blocks(Features(words, None, dense, Scale(np.zeros(3), np.ones(3))), targets, weights, folds)
     problems = Problems(np.array([0, 3, 3]), np.array([NO_FOLD, 0, 1]))
     coef = rng.normal(0.0, 0.3, (N_WORDS + 3 + 1, 3))
 
     def total(at: Array) -> tuple[Array, Array]:
-        loss, gradient = np.zeros(3), np.zeros_like(at)
-        for block in blocks:
-            seen, part, slope = loss_and_gradient(block, at, problems)
-            loss[seen] += part
-            gradient[:, seen] += slope
-        return loss, gradient
+        found = sum(loss_and_gradient(block, Trial(at, problems)) for block in blocks)
+        return found[-1], found[:-1]
 
     gradient = total(coef)[1]
     for feature in (0, 7, N_WORDS, N_WORDS + 2, N_WORDS + 3):
@@ -111,7 +109,7 @@ def test_a_problem_that_leaves_a_fold_out_equals_a_fit_without_its_documents() -
     counts, labels = documents()
     words = sparse.csr_array(counts, dtype=np.float64)
     folds = np.arange(N_DOCS) % 3
-    blocks, _ = cut_blocks(words, None, labels, None, folds)
+    blocks, _ = cut_blocks(Features(words, None, None, None), labels, None, folds)
     problems = Problems(np.arange(N_CLASSES), np.full(N_CLASSES, 1))
     start = np.zeros((N_WORDS + 1, N_CLASSES))
     coef = fit_columns(blocks, problems, ridge(N_WORDS, 0.5), start, Threads(), TIGHT)

@@ -8,12 +8,15 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
+from palda.engine.base import tree_sum
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 __all__ = ["Threads", "resolve_n_jobs"]
 
 S = TypeVar("S")
+B = TypeVar("B")
 R = TypeVar("R")
 
 
@@ -44,16 +47,28 @@ class Threads:
     def __init__(self, n_jobs: int = 1) -> None:
         self.n_jobs = n_jobs
 
-    def map(self, function: Callable[[S], R], shards: Sequence[S]) -> Iterator[R]:
-        """Apply the function to each shard; results in shard order."""
-        if self.n_jobs == 1 or len(shards) <= 1:
-            yield from map(function, shards)
+    def place(self, shards: Sequence[S]) -> Sequence[S]:
+        """The shards as they are: threads see them all."""
+        return shards
+
+    def each(self, function: Callable[[S, B], R], shards: Sequence[S], shared: B) -> Iterator[R]:
+        """Result of each shard, in shard order."""
+        return self.map(lambda shard: function(shard, shared), shards)
+
+    def total(self, function: Callable[[S, B], R], shards: Sequence[S], shared: B) -> R:
+        """Sum of the results."""
+        return tree_sum(self.each(function, shards, shared))
+
+    def map(self, function: Callable[[S], R], items: Sequence[S]) -> Iterator[R]:
+        """Apply any function to each item; results in the items' order."""
+        if self.n_jobs == 1 or len(items) <= 1:
+            yield from map(function, items)
             return
-        with ThreadPoolExecutor(min(self.n_jobs, len(shards))) as pool:
+        with ThreadPoolExecutor(min(self.n_jobs, len(items))) as pool:
             waiting: deque[Future[R]] = deque()
             try:
-                for shard in shards:
-                    waiting.append(pool.submit(function, shard))
+                for item in items:
+                    waiting.append(pool.submit(function, item))
                     if len(waiting) >= 2 * self.n_jobs:
                         yield waiting.popleft().result()
                 while waiting:

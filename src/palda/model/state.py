@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cached_property, reduce
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import digamma
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
     from palda.annotators.base import AnnotatorBelief
 
     Array = NDArray[np.float64]
 
-__all__ = ["Params", "ShardStats", "StepInfo", "merge"]
+__all__ = ["Params", "ShardStats", "StepInfo"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +43,10 @@ class Params:
         expected = digamma(self.word_counts) - digamma(self.word_counts.sum(axis=1, keepdims=True))
         return np.ascontiguousarray(np.exp(expected).T)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is learned, without what can be computed from it again."""
+        return {spec.name: getattr(self, spec.name) for spec in fields(self)}
+
 
 @dataclass(frozen=True)
 class ShardStats:
@@ -62,11 +64,6 @@ class ShardStats:
 
     def __add__(self, other: ShardStats) -> ShardStats:
         return ShardStats(*(getattr(self, spec.name) + getattr(other, spec.name) for spec in fields(self)))
-
-
-def merge(parts: Iterable[ShardStats]) -> ShardStats:
-    """Sum of the parts, in the order given: the same result however many workers made them."""
-    return reduce(ShardStats.__add__, parts)
 
 
 @dataclass(frozen=True)

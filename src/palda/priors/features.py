@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from scipy import sparse
 
+from palda.data.stretches import in_memory, take_counts, word_doc_counts
 from palda.errors import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from palda.data.stretches import CountRows
 
     Array: TypeAlias = NDArray[np.float64]
     Indices: TypeAlias = NDArray[np.int64]
@@ -26,6 +29,7 @@ __all__ = [
     "Block",
     "Features",
     "Scale",
+    "StoredBlock",
     "compact",
     "cut_blocks",
     "inverse_document_frequencies",
@@ -37,9 +41,9 @@ __all__ = [
 _DOCS_PER_BLOCK = 4096
 
 
-def inverse_document_frequencies(counts: Matrix) -> Array:
+def inverse_document_frequencies(counts: CountRows) -> Array:
     """Smooth idf of each word, 1 + log((1 + D) / (1 + documents that have it)); 0 if none has: it says nothing."""
-    present = np.bincount(counts.indices[counts.data > 0], minlength=counts.shape[1])
+    present = word_doc_counts(counts)
     idf: Array = np.where(present > 0, 1.0 + np.log((1.0 + counts.shape[0]) / (1.0 + present)), 0.0)
     return idf
 
@@ -88,9 +92,12 @@ def learn_scale(dense: Array) -> Scale:
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Features of the training documents, and what those of new documents are made with."""
+    """Features of the training documents, and what those of new documents are made with.
 
-    words: Matrix | None
+    Words are tf-idf, or counts that are stored elsewhere.
+    """
+
+    words: Matrix | CountRows | None
     idf: Array | None
     dense: Array | None
     scale: Scale | None
@@ -102,13 +109,12 @@ def learn_features(counts: Any = None, dense: Any = None) -> Features:
         raise DataError("a label prior needs something to learn from: counts of words, dense features, or both")
     words = idf = columns = scale = None
     if counts is not None:
-        matrix: Matrix = sparse.csr_array(counts)
-        idf = inverse_document_frequencies(matrix)
-        words = tf_idf(matrix, idf)
+        rows: CountRows = counts if hasattr(counts, "nnz") and not in_memory(counts) else sparse.csr_array(counts)
+        idf = inverse_document_frequencies(rows)
+        words = tf_idf(rows, idf) if in_memory(rows) else rows
     if dense is not None:
         columns = np.asarray(dense, dtype=np.float64)
         scale = learn_scale(columns)
-        columns = scale.apply(columns)
     return Features(words, idf, columns, scale)
 
 
@@ -129,6 +135,10 @@ class Block:
     dense: Array | None
     targets: Array
     weights: Array | None
+
+    def loaded(self) -> Block:
+        """Itself: everything is in memory."""
+        return self
 
     def scores(self, coef: Array) -> Array:
         """Linear scores under each column of coefficients; their last row is the intercept."""
@@ -151,30 +161,67 @@ class Block:
         return np.concatenate(parts)
 
 
+@dataclass(frozen=True, eq=False)
+class StoredBlock:
+    """A block whose words are stored elsewhere: everything is put together when it is asked for."""
+
+    fold: int
+    rows: Indices
+    features: Features
+    all_targets: Array
+    all_weights: Array | None
+
+    @property
+    def targets(self) -> Array:
+        """Soft targets of the block's documents."""
+        return self.all_targets[self.rows]
+
+    def loaded(self) -> Block:
+        """The block in memory."""
+        counts, idf = self.features.words, self.features.idf
+        words = None if counts is None or idf is None else tf_idf(counts[self.rows], idf)
+        return _block(self.fold, self.rows, words, self.features, self.all_targets, self.all_weights)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """On a journey it takes its own rows along, not those of all documents."""
+        features, rows = self.features, self.rows
+        own = Features(
+            None if features.words is None else take_counts(features.words, rows),
+            features.idf,
+            None if features.dense is None else features.dense[rows],
+            features.scale,
+        )
+        weights = None if self.all_weights is None else self.all_weights[rows]
+        return StoredBlock, (self.fold, np.arange(len(rows)), own, self.all_targets[rows], weights)
+
+
+def _block(
+    fold: int, rows: Indices, words: Matrix | None, features: Features, targets: Array, weights: Array | None
+) -> Block:
+    """A block with these words; what else it holds is picked from tables of all documents."""
+    dense, scale = features.dense, features.scale
+    return Block(
+        fold,
+        words,
+        None if dense is None or scale is None else scale.apply(dense[rows]),
+        targets[rows],
+        None if weights is None else weights[rows],
+    )
+
+
 def cut_blocks(
-    words: Matrix | None,
-    dense: Array | None,
-    targets: Array,
-    weights: Array | None,
-    folds: Indices,
-    n_blocks: int | None = None,
-) -> tuple[list[Block], Indices]:
+    features: Features, targets: Array, weights: Array | None, folds: Indices, n_blocks: int | None = None
+) -> tuple[list[Block] | list[StoredBlock], Indices]:
     """Blocks of one fold each, and the order in which they hold the documents; the data alone decides the cuts."""
     order = np.argsort(folds, kind="stable")
     sizes = np.bincount(folds)
     if n_blocks is None:
         n_blocks = -(-len(folds) // _DOCS_PER_BLOCK)
     cuts = np.unique(np.concatenate([np.cumsum(sizes), np.arange(1, n_blocks) * len(folds) // n_blocks]))
-    pieces = np.split(order, cuts[:-1])
-    blocks = [
-        Block(
-            int(folds[rows[0]]),
-            None if words is None else words[rows],
-            None if dense is None else dense[rows],
-            targets[rows],
-            None if weights is None else weights[rows],
-        )
-        for rows in pieces
-        if len(rows)
-    ]
-    return blocks, order
+    pieces = [(int(folds[rows[0]]), rows) for rows in np.split(order, cuts[:-1]) if len(rows)]
+    words = features.words
+    if words is not None and not in_memory(words):
+        return [StoredBlock(fold, rows, features, targets, weights) for fold, rows in pieces], order
+    return [
+        _block(fold, rows, None if words is None else words[rows], features, targets, weights) for fold, rows in pieces
+    ], order

@@ -8,7 +8,7 @@ in their order; the optimiser stands outside: L-BFGS in which each column has it
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from palda.priors.calibration import (
     log_likelihoods,
 )
 from palda.priors.descent import Stopping, dots, minimise
-from palda.priors.features import Block, Features, Scale, cut_blocks, learn_features, tf_idf
+from palda.priors.features import Block, Features, Scale, StoredBlock, cut_blocks, learn_features, tf_idf
 from palda.priors.folds import NO_FOLD, Problems, assign_folds, checked_targets
 
 if TYPE_CHECKING:
@@ -37,14 +37,15 @@ if TYPE_CHECKING:
     Array: TypeAlias = NDArray[np.float64]
     Indices: TypeAlias = NDArray[np.int64]
     Seen: TypeAlias = slice | NDArray[np.bool_]
+    Blocks: TypeAlias = Sequence[Block | StoredBlock]
 
-__all__ = ["Head", "HeadFit", "HeadSettings", "Stopping", "fit_columns", "fit_head", "loss_and_gradient"]
+__all__ = ["Head", "HeadFit", "HeadSettings", "Stopping", "Trial", "fit_columns", "fit_head", "loss_and_gradient"]
 
 _COEF_PER_GROUP = 1 << 18  # coefficients that are optimised together: L-BFGS holds fifteen copies, best kept in cache
 
 
 def fit_columns(
-    blocks: Sequence[Block], problems: Problems, penalties: Array, start: Array, engine: Engine, stopping: Stopping
+    blocks: Blocks, problems: Problems, penalties: Array, start: Array, engine: Engine, stopping: Stopping
 ) -> Array:
     """Coefficients (features + 1, problems) that minimise weighted cross-entropy + ½ Σ penalty · coefficient².
 
@@ -57,55 +58,70 @@ def fit_columns(
 
 
 def _fit_group(
-    blocks: Sequence[Block], problems: Problems, penalties: Array, start: Array, engine: Engine, stopping: Stopping
+    blocks: Blocks, problems: Problems, penalties: Array, start: Array, engine: Engine, stopping: Stopping
 ) -> Array:
     def objective(coef: Array, columns: Indices) -> tuple[Array, Array]:
-        some = problems.take(columns)
-        gradient = penalties[:, columns] * coef
-        loss = 0.5 * dots(gradient, coef)
-        for seen, part, slope in engine.map(lambda block: loss_and_gradient(block, coef, some), blocks):
-            loss[seen] += part
-            gradient[:, seen] += slope
-        return loss, gradient
+        ridge = penalties[:, columns] * coef
+        found = engine.total(loss_and_gradient, blocks, Trial(coef, problems.take(columns)))
+        return 0.5 * dots(ridge, coef) + found[-1], ridge + found[:-1]
 
-    curvature = penalties.copy()
-    for seen, part in engine.map(lambda block: _curvature(block, start, problems), blocks):
-        curvature[:, seen] += part
+    curvature = penalties + engine.total(_curvature, blocks, Trial(start, problems))
     return minimise(objective, start, np.maximum(curvature, _LEAST_CURVATURE), stopping)
 
 
 _LEAST_CURVATURE = 1e-6  # an intercept is not penalised, and where a class is certain nothing bends its loss
 
 
-def _columns_that_see(block: Block, problems: Problems) -> Seen:
-    """Columns whose problem has the block's documents; a slice, which copies nothing, if all have."""
-    seen = problems.left_out != block.fold
-    return slice(None) if seen.all() else seen
+class Trial(NamedTuple):
+    """Coefficients (features + 1, problems) that every block is asked about."""
+
+    coef: Array
+    problems: Problems
+
+    def seen_by(self, block: Block | StoredBlock) -> Seen:
+        """Columns whose problem has the block's documents; a slice, which copies nothing, if all have."""
+        seen = self.problems.left_out != block.fold
+        return slice(None) if seen.all() else seen
 
 
-def loss_and_gradient(block: Block, coef: Array, problems: Problems) -> tuple[Seen, Array, Array]:
-    """Cross-entropy of a block and its gradient, for the columns that see the block."""
-    seen = _columns_that_see(block, problems)
-    coef, classes = coef[:, seen], problems.classes[seen]
+def _spread(table: Array, seen: Seen, n_columns: int) -> Array:
+    """The same table with zeros in the columns that do not see a block."""
+    if isinstance(seen, slice):
+        return table
+    wide = np.zeros((len(table), n_columns))
+    wide[:, seen] = table
+    return wide
+
+
+def loss_and_gradient(block: Block | StoredBlock, trial: Trial) -> Array:
+    """Gradient of a block's cross-entropy (features + 1, problems), and the cross-entropy itself in the last row."""
+    block, seen = block.loaded(), trial.seen_by(block)
+    coef, classes = trial.coef[:, seen], trial.problems.classes[seen]
     targets = block.targets[:, classes]
     scores = block.scores(coef)
     surer = 1.0 / (1.0 + np.exp(-np.abs(scores)))  # σ(|s|)
     losses = np.maximum(scores, 0.0) - np.log(surer) - targets * scores
     residuals = np.where(scores >= 0.0, surer, 1.0 - surer) - targets
-    if block.weights is None:
-        return seen, losses.sum(axis=0), block.pull_back(residuals)
-    weights = block.weights[:, classes]
-    return seen, np.einsum("dm,dm->m", weights, losses), block.pull_back(weights * residuals)
+    if block.weights is not None:
+        weights = block.weights[:, classes]
+        losses, residuals = weights * losses, weights * residuals
+    found = np.concatenate((block.pull_back(residuals), losses.sum(axis=0, keepdims=True)))
+    return _spread(found, seen, len(trial.problems.classes))
 
 
-def _curvature(block: Block, coef: Array, problems: Problems) -> tuple[Seen, Array]:
+def _curvature(block: Block | StoredBlock, trial: Trial) -> Array:
     """Diagonal of the Hessian."""
-    seen = _columns_that_see(block, problems)
-    odds = np.exp(-np.abs(block.scores(coef[:, seen])))
+    block, seen = block.loaded(), trial.seen_by(block)
+    odds = np.exp(-np.abs(block.scores(trial.coef[:, seen])))
     spread = odds / np.square(1.0 + odds)  # p (1 - p)
     if block.weights is not None:
-        spread *= block.weights[:, problems.classes[seen]]
-    return seen, block.pull_back(spread, power=2)
+        spread *= block.weights[:, trial.problems.classes[seen]]
+    return _spread(block.pull_back(spread, power=2), seen, len(trial.problems.classes))
+
+
+def _own_scores(block: Block | StoredBlock, coef: Array) -> Array:
+    """Scores of the model of the block's fold; ``coef`` is (features + 1, folds, classes)."""
+    return block.loaded().scores(coef[:, block.fold])
 
 
 # The head
@@ -254,11 +270,11 @@ def fit_head(
 class _Training:
     """The documents a head is fitted on, cut into blocks."""
 
-    blocks: list[Block]
+    blocks: Blocks
     order: Indices
     targets: Array
     weights: Array
-    n_folds: int
+    folds: Indices
     n_words: int
     n_dense: int
     settings: HeadSettings
@@ -275,17 +291,22 @@ class _Training:
             raise DataError(f"there are folds of {len(folds)} documents, but targets of {len(targets)}")
         if len(np.unique(folds)) < 2 or folds.min() < 0:
             raise DataError("folds must be numbered from 0, and there must be at least 2 of them")
-        blocks, order = cut_blocks(words, dense, targets, weights, folds)
+        blocks, order = cut_blocks(features, targets, weights, folds)
         return cls(
-            blocks,
+            settings.engine.place(cast("Blocks", blocks)),
             order,
             targets,
             np.ones_like(targets) if weights is None else weights,
-            n_folds=int(folds.max()) + 1,
+            folds,
             n_words=0 if words is None else words.shape[1],
             n_dense=0 if dense is None else dense.shape[1],
             settings=settings,
         )
+
+    @property
+    def n_folds(self) -> int:
+        """How many folds there are."""
+        return int(self.folds.max()) + 1
 
     @property
     def learned(self) -> Indices:
@@ -295,9 +316,8 @@ class _Training:
     def base_rate_models(self) -> Array:
         """Coefficients (features + 1, folds, classes) that say nothing but base rates, of the other folds."""
         coef = np.zeros((self.n_words + self.n_dense + 1, self.n_folds, self.targets.shape[1]))
-        folds = np.concatenate([np.full(len(block.targets), block.fold) for block in self.blocks])
         for fold in range(self.n_folds):
-            others = self.order[folds != fold]
+            others = self.order[self.folds[self.order] != fold]
             coef[-1, fold] = base_log_odds(self.targets[others], self.weights[others])
         return coef
 
@@ -320,7 +340,7 @@ class _Training:
 
     def out_of_fold(self, coef: Array) -> Array:
         """Scores of all documents, each from the model of its fold."""
-        parts = self.settings.engine.map(lambda block: block.scores(coef[:, block.fold]), self.blocks)
+        parts = self.settings.engine.each(_own_scores, self.blocks, coef)
         scores = np.empty((len(self.targets), coef.shape[2]))
         scores[self.order] = np.concatenate(list(parts))
         return scores

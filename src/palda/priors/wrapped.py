@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.engine.base import Engine
-
     Array = NDArray[np.float64]
     Indices = NDArray[np.int64]
 
@@ -100,7 +98,7 @@ def fit_wrapped(
     folds: Indices | None = None,
     n_folds: int = 5,
     seed: int = 0,
-    engine: Engine | None = None,
+    engine: Threads | None = None,
 ) -> WrappedFit:
     """Head for new documents, and out-of-fold log-odds for those it is trained on.
 
@@ -158,7 +156,7 @@ class _Trainer:
     weights: Array
     together: bool
 
-    def train(self, rows: Indices, engine: Engine) -> tuple[Any, ...]:
+    def train(self, rows: Indices, engine: Threads) -> tuple[Any, ...]:
         """Fitted clones on some documents: one a class, or one for all classes."""
         if self.together:
             from sklearn.base import clone

@@ -1,0 +1,63 @@
+"""Which engine somebody means."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from palda.engine.threads import Threads, resolve_n_jobs
+from palda.errors import PaldaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from palda.engine.base import Engine
+
+__all__ = ["check_engine", "open_engine"]
+
+
+def check_engine(engine: Any) -> None:
+    """Say what is wrong with an engine that cannot be opened."""
+    is_address = isinstance(engine, str) and "://" in engine
+    if engine is None or engine in ("threads", "dask") or is_address or hasattr(engine, "scatter"):
+        return
+    raise ValueError(
+        f'engine={engine!r} is not known; choose None or "threads", "dask", the address of a scheduler '
+        "(tcp://host:8786), or a dask.distributed.Client"
+    )
+
+
+@contextmanager
+def open_engine(engine: Any, n_jobs: int | None) -> Iterator[Engine]:
+    """Engine for the time of some work: threads, or Dask.
+
+    ``"dask"`` is the cluster of the client that is there, or else processes on this machine that end with the work.
+    """
+    check_engine(engine)
+    if engine is None or engine == "threads":
+        yield Threads(resolve_n_jobs(n_jobs))
+        return
+    try:
+        from distributed import Client, LocalCluster, default_client
+    except ImportError:
+        raise PaldaError("engine=\"dask\" needs Dask: pip install 'palda[dask]'") from None
+    from palda.engine.dask import Dask
+
+    if not isinstance(engine, str):
+        yield Dask(engine)
+        return
+    if engine != "dask":
+        with Client(engine) as client:
+            yield Dask(client)
+        return
+    try:
+        found = default_client()
+    except ValueError:
+        n_workers = resolve_n_jobs(n_jobs)
+        with (
+            LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=None) as cluster,
+            Client(cluster, set_as_default=False) as client,
+        ):
+            yield Dask(client)
+        return
+    yield Dask(found)
