@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,8 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+import palda as library
+from palda import CrowdPALDA
 from palda.data.shards import open_shards
-from palda.data.sources import read_dataset
+from palda.data.sources import read_dataset, read_gold
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Palda, World
@@ -74,6 +77,79 @@ def test_what_is_there_is_kept(palda: Palda, world: World, tmp_path: Path) -> No
     assert "choose another name" in palda(*command[:3], "-o", tmp_path / "other", "--force").complaint
     assert "there is no folder" in palda(*command[:3], "-o", tmp_path / "no" / "c").complaint
     assert "standard input cannot be sharded" in palda("shard", "-", world.votes, "-o", tmp_path / "x").complaint
+
+
+QUICK = ("--topics", 3, "--label-prior", "base_rate", "--jobs", 1, "--quiet")
+
+
+@pytest.fixture
+def folder(palda: Palda, world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("sharded") / "corpus"
+    assert palda("shard", world.documents, world.votes, "-o", target, "--docs-per-shard", 25, "--quiet").code == 0
+    return target
+
+
+def test_a_model_of_the_folder_is_the_model_of_its_files(
+    folder: Path, palda: Palda, world: World, tmp_path: Path
+) -> None:
+    ended = palda("fit", folder, "-o", tmp_path / "m.palda", *QUICK)
+    assert ended.code == 0
+    assert "3,000 by 50 annotators" in ended.out
+    found, expected = library.load(tmp_path / "m.palda"), library.load(world.model)
+    assert isinstance(found, CrowdPALDA)
+    assert isinstance(expected, CrowdPALDA)
+    np.testing.assert_array_equal(found.consensus_, expected.consensus_)
+    np.testing.assert_array_equal(found.vocabulary_, expected.vocabulary_)
+    np.testing.assert_array_equal(found.texts_, expected.texts_)
+    assert found.votes_ == expected.votes_
+    assert palda("report", tmp_path / "m.palda", "-o", tmp_path / "r.html").code == 0
+
+
+def test_a_folder_is_labelled_like_its_documents(folder: Path, palda: Palda, world: World, tmp_path: Path) -> None:
+    expected = palda("predict", world.model, world.documents, "--csv").out
+    assert palda("predict", world.model, folder, "--csv").out == expected
+    assert palda("shard", world.documents, world.votes, "-o", tmp_path / "c", "--min-count", 9, "--quiet").code == 0
+    assert palda("predict", world.model, tmp_path / "c", "--csv").out == expected  # from the texts: other words
+    command = ("shard", world.documents, world.votes, "-o", tmp_path / "d", "--min-count", 9, "--no-texts", "--quiet")
+    assert palda(*command).code == 0
+    assert "counts other words than the model" in palda("predict", world.model, tmp_path / "d").complaint
+
+
+def test_texts_and_votes_stay_in_a_large_folder(
+    folder: Path, palda: Palda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("palda.present.fitting._MOST_KEPT_DOCS", 59)
+    monkeypatch.setattr("palda.present.views._MOST_VOTES", 100)
+    ended = palda("fit", folder, "-o", tmp_path / "m.palda", *QUICK[:-1])
+    assert "texts and votes stay in the folder" in ended.err
+    model = library.load(tmp_path / "m.palda")
+    assert (model.texts_, model.votes_) == (None, None)
+    assert model.words_ is not None
+
+
+def test_known_labels_may_come_later(folder: Path, palda: Palda, world: World, tmp_path: Path) -> None:
+    ended = palda("fit", folder, "-o", tmp_path / "m", "--gold", world.truth, *QUICK)
+    assert ended.code == 0
+    truth = read_gold(world.truth, open_shards(folder).doc_ids, open_shards(folder).classes)
+    consensus = library.load(tmp_path / "m").consensus_  # type: ignore[union-attr]
+    np.testing.assert_array_equal(consensus[truth >= 0], truth[truth >= 0])
+
+
+def test_what_a_folder_has_settled_is_not_asked_again(folder: Path, palda: Palda, world: World, tmp_path: Path) -> None:
+    target = ("-o", tmp_path / "m")
+    assert "which holds its votes; leave" in palda("fit", folder, world.votes, *target).complaint
+    for option in (("--min-count", 3), ("--layout", "wide")):
+        assert "is said to palda shard" in palda("fit", folder, *target, *option).complaint
+
+
+def test_a_damaged_folder_is_not_learned_from(folder: Path, palda: Palda, tmp_path: Path) -> None:
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    shard = copy / "shard-00001.npz"
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    complaint = palda("fit", copy, "-o", tmp_path / "m", "--quiet").complaint
+    assert "shard-00001.npz: was altered or damaged" in complaint
 
 
 def _process(*arguments: object) -> subprocess.Popen[bytes]:

@@ -23,11 +23,15 @@ from palda.present.views import crowd_summary, fit_summary
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from palda.data.shards import ShardFolder
     from palda.data.sources import ReadOptions
-    from palda.data.types import Dataset, Votes
+    from palda.data.stretches import VoteRows
+    from palda.data.types import Dataset
     from palda.present.views import CrowdSummary
 
-__all__ = ["Plan", "aggregate_votes", "fit_and_save", "read_files", "show"]
+__all__ = ["Plan", "aggregate_votes", "fit_and_save", "fit_folder", "read_files", "save_with_folder", "show"]
+
+_MOST_KEPT_DOCS, _MOST_KEPT_VOTES = 200_000, 20_000_000  # in a model file
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,29 @@ def fit_and_save(dataset: Dataset, plan: Plan, output: Path, *, keep_texts: bool
     return model
 
 
-def show(model: CrowdPALDA, votes: Votes, output: Path, *, as_json: bool) -> None:
+def fit_folder(folder: ShardFolder, gold: Path | None, plan: Plan, *, verbose: bool) -> CrowdPALDA:
+    """Model fitted on a folder of shards, every byte of which is compared with its checksum first."""
+    folder.verify()
+    known = None
+    if gold is not None:
+        given = read_gold(gold, folder.doc_ids, folder.classes)
+        known = np.where(given >= 0, given, folder.gold)
+    return plan.model(verbose=verbose).fit(folder, gold=known)
+
+
+def save_with_folder(model: CrowdPALDA, folder: ShardFolder, output: Path, *, keep_texts: bool) -> bool:
+    """Write the model file; whether it holds texts and votes for reports, or they are too many for it."""
+    is_small = len(folder) <= _MOST_KEPT_DOCS and len(folder.votes) <= _MOST_KEPT_VOTES
+    model.save(
+        output,
+        words=folder.words,
+        texts=folder.texts() if is_small and keep_texts else None,
+        votes=folder.votes.take(slice(None), named=True) if is_small else None,
+    )
+    return is_small
+
+
+def show(model: CrowdPALDA, votes: VoteRows, output: Path, *, as_json: bool) -> None:
     """Print what was found, and what to do with it."""
     summary = fit_summary(model, votes)
     with results():

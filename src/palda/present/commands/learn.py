@@ -11,6 +11,8 @@ from palda.present import options as opt
 
 if TYPE_CHECKING:
     from palda.data.sources import ReadOptions
+    from palda.present.console import Talk
+    from palda.present.fitting import Plan
 
 __all__ = ["aggregate", "fit", "one_of", "read_options"]
 
@@ -22,7 +24,8 @@ def fit(
     documents: Annotated[
         Path,
         typer.Argument(
-            help="Documents, or one file with documents and votes; - is standard input.", show_default=False
+            help="Documents, one file with documents and votes, or a folder of palda shard; - is standard input.",
+            show_default=False,
         ),
     ],
     votes: Annotated[
@@ -92,16 +95,53 @@ def fit(
         column=column, ignore=ignore, duplicates=duplicates, encoding=encoding,
     )  # fmt: skip
     talk = Talk(quiet=quiet)
+    from palda.data.shards import is_shards
     from palda.present.fitting import Plan, fit_and_save, read_files, show
 
     plan = Plan(
         topics or "auto", annotators.value, label_prior.value, max_iter, language, min_count, ngrams, bins, seed, jobs
     )
+    if is_shards(documents):
+        counted = (language, min_count, ngrams, bins) == ("english", 2, 1, 5)
+        _fit_folder(documents, votes, gold, plan, output, talk, chosen, counted, no_texts=no_texts, as_json=as_json)
+        return
     with talk.notes():
         dataset = read_files(documents, votes, gold, chosen)
         talk.say(f"{len(dataset):,} documents, {len(dataset.votes):,} votes; fitting, which takes a while")
         model = fit_and_save(dataset, plan, output, keep_texts=not no_texts, verbose=not quiet)
     show(model, dataset.votes, output, as_json=as_json)
+
+
+def _fit_folder(
+    path: Path,
+    votes: Path | None,
+    gold: Path | None,
+    plan: Plan,
+    output: Path,
+    talk: Talk,
+    chosen: ReadOptions,
+    counted: bool,
+    *,
+    no_texts: bool,
+    as_json: bool,
+) -> None:
+    """``fit`` on a folder of shards, which has its votes and has counted its words."""
+    from palda.data.shards import open_shards
+    from palda.data.sources import ReadOptions
+    from palda.errors import PaldaError
+    from palda.present.fitting import fit_folder, save_with_folder, show
+
+    if votes is not None:
+        raise PaldaError(f"{path} is a folder of shards, which holds its votes; leave {votes} out, or shard it again")
+    if not counted or chosen != ReadOptions():
+        raise PaldaError(f"{path} is a folder of shards: how files are read and words counted is said to palda shard")
+    folder = open_shards(path)
+    with talk.notes():
+        talk.say(f"{len(folder):,} documents, {len(folder.votes):,} votes; fitting, which takes a while")
+        model = fit_folder(folder, gold, plan, verbose=not talk.quiet)
+        if not save_with_folder(model, folder, output, keep_texts=not no_texts):
+            talk.say("note: texts and votes stay in the folder; they are too many for a model file")
+    show(model, folder.votes, output, as_json=as_json)
 
 
 def aggregate(
