@@ -6,7 +6,6 @@ import sys
 from importlib import import_module
 
 NAMES = ("read_votes", "agreement", "e_step", "iteration", "growth", "startup", "memory", "head")
-# only when named
 LONG = (
     "recovery",
     "published",
@@ -17,12 +16,13 @@ LONG = (
     "suggest",
     "real_crowds",
     "topics",
+    "scale",
 )  # only when named
 
 
 def main() -> None:
     names = sys.argv[1:] or NAMES
-    if names[0] == "gold":
+    if names[0] in ("gold", "scale"):
         names = names[:1]  # what follows are its own parts
     for name in names:
         if name not in NAMES + LONG:

@@ -34,12 +34,13 @@ N_ROUNDS = 4
 def sixty_words(n_docs: int, n_classes: int, seed: int = 0) -> tuple[Counts, NDArray[np.int8]]:
     """Counts (32-bit) and labels: each document has 60 of 3,000 words, one out of each group of 50.
 
-    Every word of a document is chosen by a class that is present, and every class has its favourites in every group.
+    Every word of a document is chosen by a class that is present, and every class has its favourites in every group,
+    the same under every seed.
     """
     rng = np.random.default_rng(seed)
     labels = (rng.random((n_docs, n_classes)) < 1.5 / n_classes).astype(np.int8)
     labels[np.arange(n_docs), rng.integers(n_classes, size=n_docs)] = 1  # nobody has no class
-    favourites = rng.integers(N_CHOICES, size=(n_classes, N_DISTINCT), dtype=np.int32)
+    favourites = np.random.default_rng(0).integers(N_CHOICES, size=(n_classes, N_DISTINCT), dtype=np.int32)
     words = np.empty((n_docs, N_DISTINCT), dtype=np.int32)
     for group in range(N_DISTINCT):  # a column at a time: what is needed besides the result stays small
         speaker = np.argmax(labels * rng.random((n_docs, n_classes), dtype=np.float32), axis=1)

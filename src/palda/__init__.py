@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from palda.aggregation import Aggregation, aggregate
+    from palda.checkpoints import Checkpoint
     from palda.data.tables import read_documents, read_votes
     from palda.data.votes import Votes
     from palda.data.words import TextWords, ValueWords
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PALDA",
     "Aggregation",
+    "Checkpoint",
     "CrowdPALDA",
     "DataError",
     "PaldaError",
@@ -33,6 +35,7 @@ __all__ = [
 _HOMES = {
     "PALDA": "palda.estimators",
     "Aggregation": "palda.aggregation",
+    "Checkpoint": "palda.checkpoints",
     "CrowdPALDA": "palda.estimators",
     "DataError": "palda.errors",
     "PaldaError": "palda.errors",

@@ -11,12 +11,12 @@ from scipy import sparse
 from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from palda import metrics
 from palda.attachments import Attachments, packed, texts_array, unpacked
 from palda.base_rate_fit import fit_base_rates, word_probs
+from palda.checkpoints import draw_seeds
 from palda.crowd import CrowdSettings
 from palda.data.shards import ShardFolder
 from palda.data.types import Corpus, names_array
@@ -31,7 +31,8 @@ from palda.learn import LearnPlan, learn
 from palda.metrics.thresholds import choose_thresholds
 from palda.model.predict import Temper, for_prediction
 from palda.model.start import default_n_topics
-from palda.persist import save_state, state_of_params, state_of_prior, stored_params, stored_prior
+from palda.model.stored import state_of_params, stored_params
+from palda.persist import save_state, state_of_prior, stored_prior
 from palda.priors import base_rate
 from palda.priors.wrapped import check_classifier
 from palda.progress import Progress
@@ -68,6 +69,7 @@ _STOPPING = Stopping(max_passes=30, tolerance=1e-3, leaps=True)
 _LEAST_DOCS = 50  # fewer documents are too few for a label prior to learn from
 _CROWD_ROUNDS, _CROWD_TOL = 200, 1e-6  # of the votes' EM inside a turn of learning
 _PRIORS = ("stacked", "topics", "words", "base_rate")
+_NOT_KEPT = {"engine": None}  # a file must not have anybody talk to a cluster
 _MEASURES = ("micro_f1", "macro_f1", "jaccard")
 
 
@@ -167,14 +169,13 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
     def _plan(self, counts: CountRows, n_classes: int, settings: Settings) -> tuple[TopicPlan, int]:
         """How topics are fitted, and a seed for everything else that is drawn."""
         self.n_topics_ = default_n_topics(counts, n_classes) if self.n_topics == "auto" else int(self.n_topics)
-        random = check_random_state(self.random_state)
-        seeds = [int(random.randint(np.iinfo(np.int32).max)) for _ in range(self.n_init)]
+        *seeds, seed = draw_seeds(self.random_state, self.n_init + 1, settings.journal)
 
         def watch() -> Any:
             return Progress(verbose=self.verbose, max_iter=self.max_iter, tol=settings.tol).step
 
         plan = TopicPlan(self.n_topics_, bool(self.smoothing), settings, seeds, watch)
-        return plan, int(random.randint(np.iinfo(np.int32).max))
+        return plan, seed
 
     def _fit_together(self, data: Labelled, settings: Settings) -> Array:
         """Base rates for a label prior; gives Δ back."""
@@ -231,6 +232,7 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
         self.n_iter_ = len(run.bounds)
         self.converged_ = run.converged
         self.worst_fall_ = run.worst_fall
+        self.interrupted_ = run.interrupted
         if run.interrupted:
             warnings.warn("interrupted; the best parameters so far are kept", PaldaWarning, stacklevel=4)
         elif not run.converged:
@@ -370,7 +372,9 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
         texts: Any = None,
         votes: Any = None,
     ) -> None:
-        """Write the fitted model to one file, whole or not at all; ``palda.load`` reads it back.
+        """Write the fitted model to one file, whole or not at all; :func:`palda.load` reads it back.
+
+        A loaded model that is saved again keeps what it was saved with.
 
         Parameters
         ----------
@@ -382,15 +386,13 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
             Texts of the training documents, row by row of X, for reports: ``texts_``.
         votes
             The votes that the model learned from, for reports: ``votes_``. Only of a model of a crowd.
-
-        A loaded model that is saved again keeps what it was saved with.
         """
         check_is_fitted(self)
         arrays: dict[str, NDArray[Any]] = state_of_params(self._params) | state_of_prior(self._prior, self.label_prior)
         arrays |= {"lower_bounds": self.lower_bounds_, "thresholds": self.thresholds_}
         state = {
             "estimator": type(self).__name__,
-            "settings": {name: _plain(value) for name, value in self.get_params(deep=False).items()},
+            "settings": {name: _plain(value) for name, value in self.get_params(deep=False).items()} | _NOT_KEPT,
             "converged": bool(self.converged_),
             "lower_bound": float(self.lower_bound_),
             "worst_fall": float(self.worst_fall_),

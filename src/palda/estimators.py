@@ -15,6 +15,7 @@ from palda.annotators.published import PublishedCoin
 from palda.annotators.summary import quality_table, rates_by_class, summary
 from palda.annotators.two_coin import TwoCoinModel
 from palda.base_estimator import TopicEstimator, as_many
+from palda.checkpoints import open_journal
 from palda.crowd import CrowdSettings, CrowdState, counted, posterior
 from palda.data.shards import ShardFolder
 from palda.data.types import Corpus, names_array
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from palda.annotators.base import AnnotatorBelief, AnnotatorModel
     from palda.attachments import Attachments
+    from palda.checkpoints import Checkpoint
     from palda.data.frozen import Strings
     from palda.data.stretches import VoteRows
     from palda.data.types import Votes
@@ -107,6 +109,8 @@ class PALDA(ClassifierMixin, TopicEstimator):
         label prior learns, and not kept in files.
     n_topics_
         Number of topics.
+    interrupted_
+        Whether Ctrl-C ended the topics' EM early; not kept in files.
     temper_
         How much the topics' words of a document are believed, chosen on documents held back.
     vocabulary_
@@ -149,11 +153,12 @@ class PALDA(ClassifierMixin, TopicEstimator):
         """The paper's model and settings: mean field, base rates, prediction at ½."""
         return cls(n_topics, smoothing=smoothing, **(_PUBLISHED | settings))
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, checkpoint: Checkpoint | str | os.PathLike[str] | None = None) -> Self:
         """Learn topics and the label prior from counts X (documents, words) and labels y (documents, classes).
 
         y holds 1 and 0, and -1 or NaN where a label is unknown. X is never changed. A ``ShardFolder`` as X brings its
-        known labels.
+        known labels. A long fit with a ``checkpoint``, a folder or ``Checkpoint``, goes on from there if it was
+        stopped, and ends as if it had not been.
         """
         known, names = (X.gold, X.classes) if isinstance(X, ShardFolder) and y is None else label_table(y)
         counts = self._counts(X, reset=True)
@@ -163,7 +168,8 @@ class PALDA(ClassifierMixin, TopicEstimator):
             )
         self.classes_ = names
         data = Labelled(counts, known, mean_where_unknown(known))
-        with self._at_work() as settings:
+        with open_journal(checkpoint, self.get_params(deep=False), data) as journal, self._at_work() as at_work:
+            settings = replace(at_work, journal=journal)
             if self._learns(data):
                 self._fit_learned(data, settings, TwoCoinModel())
             else:
@@ -200,13 +206,13 @@ class CrowdPALDA(TopicEstimator):
     Votes alone cannot tell a good crowd from its mirror image (everybody wrong, every label turned round): the start
     from the majority decides, and a few ``gold`` labels or an ``annotator_prior`` set it right when the majority lies.
 
+    Parameters and attributes that are not listed are those of :class:`~palda.PALDA`.
+
     Parameters
     ----------
     annotators
         ``"two_coin"``: sensitivity and specificity of each annotator. ``"one_coin"``: one rate for both, as published.
         ``"per_class"``: both, for every class.
-
-    The other parameters are those of ``PALDA``.
 
     Attributes
     ----------
@@ -214,14 +220,8 @@ class CrowdPALDA(TopicEstimator):
         Names of classes, annotators and documents.
     consensus_
         (documents, classes): probability of each label given words, votes and gold.
-    annotator_quality_
-        A row an annotator: ``annotator``, ``quality`` (expected share of right votes), ``low`` and ``high`` (its 95%
-        interval), ``sensitivity``, ``specificity``, ``informedness``, ``n_votes``, ``verdict``; then
-        ``informedness_low``, ``informedness_high``, ``n_present``.
     vote_log_likelihoods_
         Log-likelihood of votes that were hidden for the purpose, after every turn of learning; empty for base rates.
-
-    The others are those of ``PALDA``.
     """
 
     def __init__(
@@ -269,6 +269,8 @@ class CrowdPALDA(TopicEstimator):
         gold: Any = None,
         doc_ids: Iterable[object] | None = None,
         annotator_prior: Any = None,
+        *,
+        checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
     ) -> Self:
         """Learn topics, labels, annotators and the label prior from counts X and votes.
 
@@ -289,6 +291,9 @@ class CrowdPALDA(TopicEstimator):
         annotator_prior
             What earlier work says about annotators: ``annotator_quality_`` of an earlier fit, or a mapping from
             annotator to quality or to (sensitivity, specificity).
+        checkpoint
+            A folder, or a ``Checkpoint``, which also says how often it is written to. A long fit goes on from there if
+            it was stopped, and ends as if it had not been.
         """
         counts = self._counts(X, reset=True)
         given: VoteRows
@@ -307,7 +312,8 @@ class CrowdPALDA(TopicEstimator):
         belief = model.start(given.n_annotators, given.n_classes, history)
         data = Labelled(counts, known, first_guess(given, known), given, belief)
         self.classes_, self.annotators_, self.doc_ids_ = given.classes, given.annotators, given.doc_ids
-        with self._at_work(model) as settings:
+        with open_journal(checkpoint, self.get_params(deep=False), data) as journal, self._at_work(model) as at_work:
+            settings = replace(at_work, journal=journal)
             if self._learns(data):
                 found = self._fit_learned(data, replace(settings, annotators=None), model)
                 self.consensus_, self.vote_log_likelihoods_ = found.label_probs, found.log_likelihoods
@@ -333,12 +339,17 @@ class CrowdPALDA(TopicEstimator):
 
     @property
     def annotator_quality_(self) -> pd.DataFrame:
-        """What was learned about each annotator."""
+        """What was learned about annotators, a row for each.
+
+        Columns ``annotator``, ``quality`` (expected share of right votes), ``low`` and ``high`` (its 95% interval),
+        ``sensitivity``, ``specificity``, ``informedness``, ``n_votes``, ``verdict``; then ``informedness_low``,
+        ``informedness_high``, ``n_present``.
+        """
         return quality_table(summary(self._belief, self._vote_counts), self.annotators_)
 
     @property
     def annotator_rates_by_class_(self) -> pd.DataFrame:
-        """A row an annotator and class: sensitivity and specificity with 95% intervals.
+        """Sensitivity and specificity with their 95% intervals, a row for each annotator and class.
 
         With ``annotators="per_class"`` they differ from class to class; other models repeat an annotator's.
         """

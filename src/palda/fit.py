@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,9 @@ from scipy import sparse
 
 from palda.data.stretches import even_cuts, in_memory, take_counts, take_votes
 from palda.data.types import Votes
+from palda.em_state import Best, Position, Run, finished_record, restored, running_record
 from palda.engine.threads import Threads
+from palda.journal import Journal
 from palda.kernels import Bags, Beliefs, Explained, Labels, Stopping
 from palda.model.bound import topic_divergence
 from palda.model.e_step import bags_of, e_step, topic_shares
@@ -97,6 +100,7 @@ class Settings:
     tol: float = 1e-4
     stopping: Stopping = field(default_factory=lambda: Stopping(max_passes=30, tolerance=1e-3, leaps=True))
     engine: Engine = field(default_factory=Threads)
+    journal: Journal = field(default_factory=Journal)
 
 
 def cut_shards(
@@ -171,17 +175,23 @@ def carried_beliefs(shards: Sequence[Shard], params: Params, inference: str = "j
 
 
 def em(
-    shards: Sequence[Shard], start: Params, settings: Settings, beliefs: Sequence[Beliefs | Array] | None = None
+    shards: Sequence[Shard],
+    start: Params,
+    settings: Settings,
+    beliefs: Sequence[Beliefs | Array] | None = None,
+    at: Position | None = None,
 ) -> Iterator[tuple[Params, StepInfo]]:
-    """Rounds of EM. Each yields parameters and the bound they reach; the last one says whether EM converged."""
+    """Rounds of EM. Each yields parameters and the bound they reach; the last one says whether EM converged.
+
+    A run that was broken off goes on with the parameters of its last round, ``at`` the position that it had.
+    """
     params = start
-    before = -np.inf
-    worst_fall = 0.0
-    newton_converged = True
+    at = at or Position()
+    before, worst_fall, newton_converged = at.before, at.worst_fall, at.newton_converged
     work = settings.engine.place(
         [_Work(shard, None if beliefs is None else beliefs[k]) for k, shard in enumerate(shards)]
     )
-    for iteration in range(1, settings.max_iter + 1):
+    for iteration in range(at.iteration, settings.max_iter + 1):
         stats = settings.engine.total(_stats_of, work, _Rules.of(params, settings))
         bound = _total_bound(stats, params, settings)
         change = (bound - before) / abs(bound) if np.isfinite(before) else np.inf
@@ -199,28 +209,6 @@ def em(
         before = bound
 
 
-class Best:
-    """The best parameters seen in the rounds of one fit, and its history."""
-
-    def __init__(self) -> None:
-        self.params: Params | None = None
-        self.bound = -np.inf
-        self.bounds: list[float] = []
-        self.converged = False
-        self.interrupted = False
-        self.worst_fall = 0.0
-        self.newton_converged = True
-
-    def see(self, params: Params, info: StepInfo) -> None:
-        """Take note of a round."""
-        self.bounds.append(info.bound)
-        self.converged = info.converged
-        self.worst_fall = info.worst_fall
-        self.newton_converged = info.newton_converged
-        if self.params is None or info.bound > self.bound:
-            self.params, self.bound = params, info.bound
-
-
 def run_em(
     shards: Sequence[Shard],
     start: Params,
@@ -228,15 +216,25 @@ def run_em(
     watch: Callable[[StepInfo], object] | None = None,
     into: Best | None = None,
 ) -> Best:
-    """EM until it converges or its rounds are used up; ``watch`` is told of every round.
+    """EM until it converges or its rounds are used up; ``watch`` is told of every round that was not known already.
 
     What was found is put ``into`` the caller's own ``Best``, which then survives an interruption.
     """
     best = Best() if into is None else into
-    for params, info in em(shards, start, settings):
+    stage = settings.journal.stage("em", start.topic_prior, start.topic_words, start.class_prior)
+    known = stage.recall(restored) or Run(Best(), start, Position())
+    best.become(known.best)
+    if known.params is None:
+        return best
+    position = known.position
+    for params, info in em(shards, known.params, settings, None, position):
+        standing = replace(position, newton_converged=info.newton_converged)
+        stage.keep(partial(running_record, params, standing, best.copy()), finished=False)
         best.see(params, info)
         if watch is not None:
             watch(info)
+        position = Position.after(info)
+    stage.keep(partial(finished_record, best))
     return best
 
 

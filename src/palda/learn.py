@@ -29,7 +29,9 @@ from palda.crowd import (
     votes_log_likelihood,
 )
 from palda.data.stretches import votes_of
+from palda.journal import Record, prefixed, under
 from palda.model.predict import Temper
+from palda.model.stored import state_of_belief, stored_belief
 from palda.priors import label_sets
 from palda.priors.calibration import fit_platt
 from palda.priors.folds import assign_folds
@@ -45,7 +47,7 @@ from palda.priors.joined import (
     refitted,
 )
 from palda.priors.label_sets import ProfilePrior
-from palda.priors.learned import LearnedPrior
+from palda.priors.learned import LearnedPrior, joined_arrays, joined_from
 from palda.priors.logistic import Head, HeadFit, HeadSettings, fit_head
 from palda.priors.wrapped import WrappedFit, fit_wrapped
 from palda.topic_evidence import fit_topics, labelled_shards, read_topics, start_params
@@ -117,6 +119,23 @@ class _Turn:
     def n_features(self) -> int:
         return len(self.fit.fold_coef) if isinstance(self.fit, HeadFit) else 0
 
+    def record(self) -> Record:
+        """Labels and what goes with them; the head has a stage of its own."""
+        belief = {} if self.belief is None else prefixed("belief", state_of_belief(self.belief))
+        joined = {} if self.joined is None else prefixed("joined", joined_arrays(self.joined))
+        return Record({"label_probs": self.label_probs, **belief, **joined}, {"score": self.score})
+
+    @classmethod
+    def from_record(cls, record: Record) -> _Turn:
+        """What ``record`` was made of."""
+        joined = under("joined", record.arrays)
+        return cls(
+            record.arrays["label_probs"],
+            stored_belief(under("belief", record.arrays)),
+            joined=joined_from(joined) if joined else None,
+            score=float(record.state["score"]),
+        )
+
 
 def learn(data: Labelled, plan: LearnPlan) -> Learned:
     """Head, profiles, topics, annotators and labels."""
@@ -159,6 +178,7 @@ class _Learner:
 
     def __init__(self, data: Labelled, plan: LearnPlan) -> None:
         self.data, self.plan = data, plan
+        self.journal = plan.topics.settings.journal
         known, votes = data.known, data.votes
         voted_on = np.zeros(known.shape, dtype=bool) if votes is None else _voted_on(votes)
         self.weights = ((known >= 0) | voted_on).astype(np.float64)
@@ -174,14 +194,19 @@ class _Learner:
     def start(self) -> _Turn:
         """Labels from the votes alone, if there are any."""
         data, model = self.data, self.plan.crowd.annotators
-        if data.votes is None or data.belief is None:
+        votes, belief = data.votes, data.belief
+        if votes is None or belief is None:
             return _Turn(data.guess, None)
-        belief = data.belief
         if not belief.has_history.any():
-            belief = model.update(counted(model, data.votes, data.guess), belief)
+            belief = model.update(counted(model, votes, data.guess), belief)
         settings = replace(self.plan.crowd, max_iter=_FIRST_ROUNDS)
-        found = fit_crowd(cut_votes(data.votes, data.known), start_state(belief, data.guess), settings)
-        return _Turn(found.label_probs, found.state.belief)
+
+        def from_votes() -> _Turn:
+            found = fit_crowd(cut_votes(votes, data.known), start_state(belief, data.guess), settings)
+            return _Turn(found.label_probs, found.state.belief)
+
+        stage = self.journal.stage("votes", data.guess, belief.posterior)
+        return stage.remember(from_votes, _Turn.record, _Turn.from_record)
 
     def reads_topics(self, *, steady: bool) -> bool:
         """Whether it is time to fit topic models: when labels are steady. A head that has nothing else cannot wait."""
@@ -195,35 +220,44 @@ class _Learner:
         """
         fit = self._fit_head(before, folds, reading, anew=anew)
         base = logit(np.clip(fit.head.base_rates, _LEAST, 1.0 - _LEAST))
-        data, belief = self.data, before.belief
-        if data.votes is None or belief is None:
+        data, votes, belief = self.data, self.data.votes, before.belief
+        if votes is None or belief is None:
             joined = Joined.head_alone(base)
             probs = label_sets.e_step(joined.evidence(fit.log_odds), data.known, joined.profiles).label_probs
             return _Turn(probs, None, fit, joined)
-        joined, score = self._choose(belief, fit.log_odds, base)
-        settings = replace(self.plan.crowd, learn_profiles=len(joined.profiles.weights) > 1)
-        state = CrowdState(belief, joined.profiles, ProfilePrior(expit(base)))
-        found = fit_crowd(cut_votes(data.votes, data.known, joined.evidence(fit.log_odds)), state, settings)
-        joined = replace(joined, profiles=found.state.profiles)
-        return _Turn(found.label_probs, found.state.belief, fit, joined, score)
+
+        def with_votes() -> _Turn:
+            joined, score = self._choose(belief, fit.log_odds, base)
+            settings = replace(self.plan.crowd, learn_profiles=len(joined.profiles.weights) > 1)
+            state = CrowdState(belief, joined.profiles, ProfilePrior(expit(base)))
+            found = fit_crowd(cut_votes(votes, data.known, joined.evidence(fit.log_odds)), state, settings)
+            joined = replace(joined, profiles=found.state.profiles)
+            return _Turn(found.label_probs, found.state.belief, None, joined, score)
+
+        stage = self.journal.stage("labels", fit.log_odds, belief.posterior)
+        return replace(stage.remember(with_votes, _Turn.record, _Turn.from_record), fit=fit)
 
     def _fit_head(
         self, before: _Turn, folds: Rows, reading: TopicReading | None, *, anew: bool
     ) -> HeadFit | WrappedFit:
         weights = None if self.weights.all() else self.weights
         kind, counts, seed = self.plan.label_prior, self.data.counts, self.plan.seed
+        dense = None if reading is None else reading.evidence
+        stage = self.journal.stage("head", before.label_probs, dense)
         if not isinstance(kind, str):
-            whole = counts[slice(None)]  # a plugged-in classifier wants a matrix
-            engine = self.plan.crowd.engine
-            return fit_wrapped(kind, whole, before.label_probs, weights=weights, folds=folds, seed=seed, engine=engine)
+            return fit_wrapped(
+                kind, counts[slice(None)], before.label_probs,  # a plugged-in classifier wants a matrix
+                weights=weights, folds=folds, seed=seed, engine=self.plan.crowd.engine, stage=stage,
+            )  # fmt: skip
         return fit_head(
             before.label_probs,
             counts=None if kind == "topics" else counts,
-            dense=None if reading is None else reading.evidence,
+            dense=dense,
             weights=weights,
             folds=folds,
             settings=HeadSettings(seed=seed, engine=self.plan.topics.settings.engine),
             start=before.fit if isinstance(before.fit, HeadFit) and not anew else None,
+            stage=stage,
         )
 
     def _choose(self, belief: AnnotatorBelief, head: Array, base: Array) -> tuple[Joined, float]:

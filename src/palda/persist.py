@@ -12,18 +12,16 @@ import secrets
 import struct
 import zipfile
 import zlib
-from dataclasses import fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from palda.annotators.base import AnnotatorBelief
 from palda.errors import PaldaError
+from palda.journal import prefixed, under
 from palda.kernels import Speech
 from palda.model.predict import Reader, Temper
-from palda.model.state import Params
 from palda.priors.learned import LearnedPrior, joined_arrays, joined_from
 from palda.priors.logistic import Head
 from palda.priors.wrapped import WrappedHead
@@ -31,15 +29,15 @@ from palda.priors.wrapped import WrappedHead
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from palda.model.state import Params
+
 __all__ = [
     "FORMAT_VERSION",
     "ModelFileError",
     "SavedModel",
     "load_state",
     "save_state",
-    "state_of_params",
     "state_of_prior",
-    "stored_params",
     "stored_prior",
 ]
 
@@ -113,53 +111,6 @@ def load_state(path: str | os.PathLike[str]) -> SavedModel:
     return SavedModel(arrays, manifest["state"], manifest["versions"])
 
 
-def stored_params(arrays: Mapping[str, np.ndarray[Any, Any]]) -> Params:
-    """Parameters among the arrays of a model file, which must fit each other."""
-    n_classes, _, n_topics = arrays["topic_prior"].shape
-    n_words = arrays["topic_words"].shape[-1]
-    shapes = {
-        "topic_prior": (n_classes, 2, n_topics),
-        "topic_words": (n_topics, n_words),
-        "class_prior": (n_classes,),
-        "word_counts": (n_topics, n_words),
-        "word_prior": (),
-    }
-    stored: dict[str, Any] = {name: arrays[name] for name in shapes if name in arrays}
-    for name, array in stored.items():
-        if array.shape != shapes[name] or array.dtype != np.float64 or not np.isfinite(array).all():
-            raise ValueError(f"the array {name!r} does not fit the others")
-    if ("word_counts" in stored) != ("word_prior" in stored):
-        raise ValueError("of 'word_counts' and 'word_prior' one is missing")
-    if "word_prior" in stored:
-        stored["word_prior"] = float(stored["word_prior"])
-    return Params(**stored, annotators=_stored_belief(arrays))
-
-
-def state_of_params(params: Params) -> dict[str, np.ndarray[Any, Any]]:
-    """Parameters as arrays of a model file."""
-    values = {spec.name: getattr(params, spec.name) for spec in fields(params)}
-    belief = values.pop("annotators")
-    arrays = {name: np.asarray(value) for name, value in values.items() if value is not None}
-    if belief is not None:
-        arrays |= {f"annotators.{spec.name}": getattr(belief, spec.name) for spec in fields(belief)}
-    return arrays
-
-
-def _stored_belief(arrays: Mapping[str, np.ndarray[Any, Any]]) -> AnnotatorBelief | None:
-    own = _under("annotators", arrays)
-    if not own:
-        return None
-    belief = AnnotatorBelief(**own)
-    if belief.own.shape != belief.posterior.shape or belief.pool.shape != belief.posterior.shape[1:]:
-        raise ValueError("the arrays of annotators do not fit each other")
-    return belief
-
-
-def _under(prefix: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
-    """Arrays whose names start with the prefix and a dot, without them."""
-    return {name[len(prefix) + 1 :]: array for name, array in arrays.items() if name.startswith(f"{prefix}.")}
-
-
 def state_of_prior(prior: LearnedPrior | None, label_prior: Any) -> dict[str, np.ndarray[Any, Any]]:
     """A label prior as arrays of a model file; a plugged-in classifier as the bytes that skops makes of it."""
     arrays: dict[str, np.ndarray[Any, Any]] = {}
@@ -176,7 +127,7 @@ def state_of_prior(prior: LearnedPrior | None, label_prior: Any) -> dict[str, np
         ("for_votes", joined_arrays(prior.for_votes)),
         ("for_words", joined_arrays(prior.for_words)),
     ):
-        arrays |= {f"{prefix}.{name}": array for name, array in part.items()}
+        arrays |= prefixed(prefix, part)
     if prior.reader is not None:
         said, temper, log_odds = prior.reader
         arrays |= {f"reader.{name}": array for name, array in said._asdict().items()}
@@ -192,7 +143,7 @@ def stored_prior(
     models: list[Any] = []
     if "plugged_in" in arrays:
         plugged_in, models = _from_skops(arrays["plugged_in"].tobytes(), trusted)
-    own = _under("head", arrays)
+    own = under("head", arrays)
     if not own:
         return None, plugged_in
     n_classes, n_words = len(params.class_prior), params.topic_words.shape[1]
@@ -201,14 +152,14 @@ def stored_prior(
         n_features = (0 if head.idf is None else n_words) + (0 if head.dense_mean is None else n_classes)
         if head.coef.shape != (n_features, n_classes) or (head.idf is not None and head.idf.shape != (n_words,)):
             raise ValueError("the arrays of the label prior do not fit the others")
-    for_votes, for_words = (joined_from(_under(name, arrays)) for name in ("for_votes", "for_words"))
+    for_votes, for_words = (joined_from(under(name, arrays)) for name in ("for_votes", "for_words"))
     if any(part.profiles.rates.shape[1:] != (n_classes,) for part in (for_votes, for_words)):
         raise ValueError("the arrays of the profiles do not fit the others")
     return LearnedPrior(head, for_votes, for_words, _stored_reader(arrays, (n_words, n_classes))), plugged_in
 
 
 def _stored_reader(arrays: Mapping[str, np.ndarray[Any, Any]], shape: tuple[int, int]) -> Reader | None:
-    own = _under("reader", arrays)
+    own = under("reader", arrays)
     if not own:
         return None
     said = Speech(own["present"], own["absent"])

@@ -11,7 +11,12 @@ import numpy as np
 if TYPE_CHECKING:
     from palda.model.state import StepInfo
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "note"]
+
+
+def note(text: str) -> None:
+    """A line of its own."""
+    sys.stderr.write(f"palda: {text}\n")
 
 
 class Progress:
@@ -35,7 +40,7 @@ class Progress:
 
     def _seconds_left(self, info: StepInfo) -> float:
         """Changes shrink about geometrically; go on like that until the tolerance or the last allowed round."""
-        seconds_a_round = (time.monotonic() - self._started) / info.iteration
+        seconds_a_round = (time.monotonic() - self._started) / len(self._changes)  # a fit may start in the middle
         most = self._max_iter - info.iteration
         recent = [change for change in self._changes[-5:] if 0 < change < np.inf]
         if len(recent) >= 2 and recent[-1] < recent[0] and self._tol > 0:

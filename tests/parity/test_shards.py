@@ -10,7 +10,7 @@ from palda.data import simulate
 from palda.engine.threads import Threads
 from palda.fit import Settings, cut_shards, em, label_probs
 from palda.model.state import Params
-from palda.persist import state_of_params
+from palda.model.stored import state_of_params
 from palda.priors import base_rate
 
 WORLD = simulate.documents(120, 4, 5, 60, seed=6, doc_length=40, lengths="poisson")

@@ -1,19 +1,36 @@
-"""Every Python snippet of the README and the guides runs, page by page, and every make target they name exists."""
+"""Every snippet and command of the README and the guides runs, page by page; what they name exists."""
 
 from __future__ import annotations
 
+import gzip
+import json
+import os
 import re
 import runpy
+import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+import typer
 
+import palda
 from palda.data import simulate
+from palda.data.types import Votes
+from palda.present import cli, demo
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SNIPPET = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts),
+]
+BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+MAJORITY_GUIDE_WITHIN = 0.02  # other processors and libraries round differently
 
 
 @pytest.fixture
@@ -21,25 +38,102 @@ def user_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files that the pages read."""
     news = simulate.newsroom(60, seed=3)
     votes, _ = simulate.crowd(news, "paper", votes_per_doc=3, seed=3)
-    rows = zip(news.doc_ids, news.documents.texts, strict=True)
-    (tmp_path / "documents.csv").write_text("doc,text\n" + "".join(f"{name},{text}\n" for name, text in rows))
+    texts = pd.DataFrame({"doc": news.doc_ids, "text": news.documents.texts})
+    texts.to_csv(tmp_path / "documents.csv", index=False)
     votes.to_frame().to_csv(tmp_path / "votes.csv", index=False)
+    votes.to_frame().to_csv(tmp_path / "votes.csv.gz", index=False)
     broken = "doc,annotator,label,value\nnews-0001,a,arts,1\nnews-0002,a,arts,maybe\n"
     (tmp_path / "broken.csv").write_text(broken)
+    texts.to_parquet(tmp_path / "new.parquet")
+    with gzip.open(tmp_path / "new.jsonl.gz", "wt") as lines:
+        texts.to_json(lines, orient="records", lines=True)
+    _write_answers(tmp_path, dict(texts.itertuples(index=False)), votes)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
+def _write_answers(folder: Path, texts: dict[str, str], votes: Votes) -> None:
+    """The same votes as an export of Label Studio, and as a table with everything in every row."""
+    looks = votes.to_frame().groupby(["doc", "annotator"], observed=True)
+    answers = [(*key, look["label"][look["value"] == 1].tolist()) for key, look in looks]
+    tasks = [
+        {
+            "id": name,
+            "data": {"text": text},
+            "annotations": [
+                {"completed_by": who, "result": [{"from_name": "topics", "value": {"choices": labels}}]}
+                for doc, who, labels in answers
+                if doc == name
+            ],
+        }
+        for name, text in texts.items()
+    ]
+    (folder / "export.json").write_text(json.dumps(tasks))
+    rows = [(doc, texts[doc], who, json.dumps(labels), "none") for doc, who, labels in answers]
+    table = pd.DataFrame(rows, columns=["item", "sentence", "who", "labels", "comment"])
+    table.to_csv(folder / "answers.csv", index=False)
+
+
+def run_command(line: str) -> None:
+    """Run a line of a shell snippet: ``palda`` alone in this process, anything with a pipe in a shell."""
+    words = shlex.split(line, comments=True)
+    if "|" in words:
+        if shutil.which("jq") is None:
+            line = re.sub(r"\| jq .*", "", line)
+        folder = Path.cwd() / "bin"
+        folder.mkdir(exist_ok=True)
+        command = folder / "palda"
+        command.write_text(f'#!/bin/sh\nexec {sys.executable} -m palda.present.cli "$@"\n')
+        command.chmod(0o755)
+        library = str(Path(palda.__file__).parents[1])
+        environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": library}
+        subprocess.run(["sh", "-c", line], check=True, env=environment)  # noqa: S603, S607 - our own documentation
+        return
+    assert words[0] == "palda", line
+    before, sys.argv = sys.argv, words
+    try:
+        cli.main()
+    except SystemExit as ended:
+        assert not ended.code, line
+    finally:
+        sys.argv = before
+
+
 @pytest.mark.filterwarnings("ignore:EM did not converge")
-@pytest.mark.parametrize("page", [page for page in PAGES if SNIPPET.search(page.read_text())], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=lambda p: p.name)
 def test_the_snippets_of_a_page_run_from_top_to_bottom(
-    page: Path, user_files: Path, capsys: pytest.CaptureFixture[str]
+    page: Path, user_files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(demo.main, "__defaults__", (Path("palda-demo"), 45))
     names: dict[str, object] = {"np": np}
-    for snippet in SNIPPET.findall(page.read_text()):
-        exec(compile(snippet, str(page), "exec"), names)  # noqa: S102 - our own documentation
+    for language, snippet in BLOCK.findall(page.read_text()):
+        if language == "python":
+            exec(compile(snippet, str(page), "exec"), names)  # noqa: S102 - our own documentation
+        else:
+            for line in filter(str.strip, snippet.splitlines()):
+                run_command(line)
+    printed = capsys.readouterr().out
     if page.name == "data.md":
-        assert "broken.csv, row 3, column 'value': 'maybe' is not 0, 1 or blank" in capsys.readouterr().out
+        assert "broken.csv, row 3, column 'value': 'maybe' is not 0, 1 or blank" in printed
+    if page.name == "from_majority_vote.md":
+        _check_majority_table(page.read_text(), printed)
+
+
+def _check_majority_table(text: str, printed: str) -> None:
+    """The guide's table shows what its snippets print."""
+    shown = [float(cell) for row in re.findall(r"\| (\.\d{3}) \| (\.\d{3}) \|", text) for cell in row]
+    measured = [float(number) for number in re.findall(r"^(?:labels|classifier) +([\d.]+)$", printed, re.MULTILINE)]
+    assert len(shown) == 6
+    assert measured[:6] == pytest.approx(shown, abs=MAJORITY_GUIDE_WITHIN)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_commands_named_in_a_page_exist_with_their_options(page: Path) -> None:
+    commands = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
+    for name, rest in re.findall(r"`palda ([a-z]+)([^`]*)`", page.read_text()):
+        assert name in commands
+        known = {"--help"} | {option for parameter in commands[name].params for option in parameter.opts}
+        assert set(re.findall(r"(?<!\w)--[a-z-]+", rest)) <= known, f"palda {name}{rest}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
@@ -54,15 +148,25 @@ def test_make_targets_and_links_of_a_page_exist(page: Path) -> None:
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
-def test_the_picture_of_the_readme_is_drawn_by_its_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from palda.present import demo
-
+def test_the_picture_of_the_crowd_is_drawn_by_its_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo.run, "__defaults__", (60, 0))
     monkeypatch.setenv("MPLBACKEND", "svg")
     script = tmp_path / "newsroom.py"
     script.write_text((ROOT / "docs" / "pictures" / "newsroom.py").read_text())
     runpy.run_path(str(script), run_name="__main__")
     assert "</svg>" in (tmp_path / "newsroom.svg").read_text()
+
+
+def test_the_picture_of_the_report_is_taken_by_its_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("playwright.sync_api", reason="the picture needs playwright: pip install playwright")
+    if not (os.environ.get("PALDA_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")):
+        pytest.skip("no Chromium found: install one, or name it in PALDA_CHROMIUM")
+    monkeypatch.setattr(demo.main, "__defaults__", (Path("palda-demo"), 45))
+    script = tmp_path / "report.py"
+    script.write_text((ROOT / "docs" / "pictures" / "report.py").read_text())
+    runpy.run_path(str(script), run_name="__main__")
+    assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
+    assert (ROOT / "docs" / "pictures" / "report.png").stat().st_size < 300_000
 
 
 def test_benchmarks_that_pages_name_exist() -> None:

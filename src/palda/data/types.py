@@ -34,6 +34,13 @@ class Documents(Frozen):
     """Texts with their ids and whatever other columns their file had.
 
     Iterating gives the texts, so a ``Documents`` can be handed to any text vectoriser.
+
+    Attributes
+    ----------
+    doc_ids, texts
+        Ids, all different, and the text of each.
+    fields
+        Other columns by name.
     """
 
     doc_ids: Strings
@@ -89,7 +96,17 @@ class Documents(Frozen):
 
 @dataclass(frozen=True, eq=False)
 class Corpus(Frozen):
-    """Bags of words: counts[d, w] says how often word w stands in document d (fractions are allowed)."""
+    """Bags of words, with the names of words and documents.
+
+    Attributes
+    ----------
+    counts
+        (documents, words), sparse: how often each word stands in each document; fractions are allowed.
+    vocabulary, doc_ids
+        Names of the columns and of the rows.
+    texts
+        What the counts were made of, if that is known.
+    """
 
     counts: Counts
     vocabulary: Strings
@@ -151,7 +168,15 @@ class Corpus(Frozen):
 
 @dataclass(frozen=True, eq=False)
 class Values(Frozen):
-    """Real-valued features; ``ValueWords`` turns them into words."""
+    """Real-valued features, which ``ValueWords`` turns into words.
+
+    Attributes
+    ----------
+    values
+        (documents, features), NaN where missing.
+    features, doc_ids
+        Names of the columns and of the rows.
+    """
 
     values: NDArray[np.float64]
     features: Strings
@@ -187,8 +212,16 @@ Items: TypeAlias = Documents | Corpus | Values
 class Dataset(Frozen):
     """Documents in some form, the votes on them, and the truth where it is known.
 
-    ``gold`` is (documents, classes) with 1, 0, and -1 for unknown. All three parts speak of the same documents in
-    the same order; nothing is matched by position before it gets here.
+    All three parts speak of the same documents in the same order; nothing is matched by position before it gets here.
+
+    Attributes
+    ----------
+    corpus
+        ``Documents``, ``Corpus`` or ``Values``.
+    votes
+        Votes on them.
+    gold
+        (documents, classes) with 1, 0, and -1 for unknown.
     """
 
     corpus: Items

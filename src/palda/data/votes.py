@@ -28,9 +28,20 @@ LONG_COLUMNS = ("doc", "annotator", "label", "value")
 class Votes(Frozen):
     """Who said what about which document: one row a judgement, sorted by document, annotator, class.
 
-    ``value`` is 1 for "present" and 0 for "absent". What is not there was not judged: a missing vote is
-    never a "no". ``abstained`` keeps the (document, annotator) pairs where somebody looked at a document and
-    judged nothing, which differs both from the empty set (a 0 for every class) and from never having looked.
+    What is not there was not judged: a missing vote is never a "no". Votes come from ``read_votes``, or from
+    ``from_records``, ``from_frame`` or ``from_array``, rather than from the constructor, which checks little.
+
+    Attributes
+    ----------
+    doc, annotator, label
+        Positions in ``doc_ids``, ``annotators`` and ``classes``, one a vote.
+    value
+        1 for "present" and 0 for "absent", one a vote.
+    doc_ids, annotators, classes
+        Names, those without votes included.
+    abstained
+        (document, annotator) pairs where somebody looked at a document and judged nothing, which differs both from the
+        empty set (a 0 for every class) and from never having looked.
     """
 
     doc: NDArray[np.int32]

@@ -55,7 +55,7 @@ def open_engine(engine: Any, n_jobs: int | None) -> Iterator[Engine]:
     except ValueError:
         n_workers = resolve_n_jobs(n_jobs)
         with (
-            LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=None) as cluster,
+            LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0") as cluster,
             Client(cluster, set_as_default=False) as client,
         ):
             yield Dask(client)

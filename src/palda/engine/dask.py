@@ -6,9 +6,10 @@ has somebody else repeat the work, and a round that fails nevertheless is asked 
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Sequence
-from functools import partial, reduce
+from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
@@ -25,7 +26,7 @@ S = TypeVar("S")
 B = TypeVar("B")
 R = TypeVar("R")
 
-_ATTEMPTS = 4
+_ATTEMPTS, _PAUSE = 5, 1.0
 
 
 class Dask:
@@ -43,24 +44,34 @@ class Dask:
     def each(self, function: Callable[[S, B], R], shards: Sequence[S], shared: B) -> Iterator[R]:
         """Result of each shard, in shard order; a bundle's are dropped by the workers once they are here."""
         bundles = self._bundles(shards)
-        futures = deque(self._submit(_results, function, bundles, shared))
+        futures = deque(_persistent(lambda: self._submit(_results, function, bundles, shared)))
         for bundle in bundles:
-            again = partial(self._submit, _results, function, [bundle], shared)
-            yield from self._result(futures.popleft(), lambda again=again: again()[0])  # type: ignore[misc]
+            yield from self._result(futures.popleft(), function, bundle, shared)
 
     def total(self, function: Callable[[S, B], R], shards: Sequence[S], shared: B) -> R:
         """Sum of the results, made on the workers."""
         bundles = self._bundles(shards)
 
-        def submitted() -> Future:
+        def total() -> R:
             level = self._submit(_sum_of_results, function, bundles, shared)
             while len(level) > 1:
                 groups = [level[first : first + FAN_IN] for first in range(0, len(level), FAN_IN)]
                 level = [self.client.submit(_sum, group, pure=False) for group in groups]
-            return level[0]
+            found: R = level[0].result()
+            return found
 
-        result: R = self._result(submitted(), submitted)
-        return result
+        return _persistent(total)
+
+    def _result(self, future: Future, function: Callable[..., Any], bundle: Future, shared: Any) -> Any:
+        """What was computed for a bundle, or what it is when asked for once more."""
+
+        def once_more() -> Any:
+            return self._submit(_results, function, [bundle], shared)[0].result()
+
+        try:
+            return future.result()
+        except _lost():
+            return _persistent(once_more)
 
     def _bundles(self, shards: Sequence[Any]) -> list[Future]:
         placed = shards if isinstance(shards, _Placed) else self.place(shards)
@@ -72,20 +83,24 @@ class Dask:
         sent = self.client.scatter(shared, broadcast=True, hash=False)
         return [self.client.submit(work, function, bundle, sent, pure=False) for bundle in bundles]
 
-    def _result(self, future: Future, again: Callable[[], Future]) -> Any:
-        """What was computed; workers that are lost may take what all share with them, and then all is sent anew."""
-        from concurrent.futures import CancelledError
 
-        from distributed import KilledWorker
+def _lost() -> tuple[type[Exception], ...]:
+    """What is raised where workers were lost: they may take along what all share, or the connection itself."""
+    from concurrent.futures import CancelledError
 
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                return future.result()
-            except (CancelledError, KilledWorker, OSError):
-                if attempt == _ATTEMPTS:
-                    raise
-                future = again()
-        raise AssertionError
+    from distributed import KilledWorker
+
+    return CancelledError, KilledWorker, OSError, TimeoutError
+
+
+def _persistent(attempt: Callable[[], R]) -> R:
+    """Result of the first attempt in which nobody was lost."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return attempt()
+        except _lost():
+            time.sleep(_PAUSE)  # time for a new worker to come up
+    return attempt()
 
 
 class _Placed(Sequence[Any]):

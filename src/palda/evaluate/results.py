@@ -28,7 +28,7 @@ def stored_records(experiment: Experiment, store: Store) -> list[Record]:
     n_seeds = 1 + max((record.cell.seed for record in store.every()), default=0)
     full = store.load_all(experiment.plan(Choice(seeds=n_seeds)))
     rows = {_row(record.cell) for record in full}
-    quick = store.load_all(experiment.plan(Choice(quick=True, seeds=n_seeds)))
+    quick = store.load_all(experiment.plan(Choice(quick=True, methods=experiment.methods, seeds=n_seeds)))
     return full + [record for record in quick if _row(record.cell) not in rows]
 
 

@@ -97,8 +97,8 @@ def label_set_alpha(
 ) -> SetAgreement:
     """Alpha over documents where a judgement is the whole set of classes that an annotator marked.
 
-    The Jaccard distance of two sets is 1 - |both| / |either|; MASI (Passonneau 2006) multiplies that ratio by 1 for
-    equal sets, 2/3 when one contains the other and 1/3 when they merely overlap. Two empty sets are equal.
+    The Jaccard distance of two sets is ``1 - |both| / |either|``; MASI (Passonneau 2006) multiplies that ratio by 1
+    for equal sets, 2/3 when one contains the other and 1/3 when they merely overlap. Two empty sets are equal.
 
     A set is known only when its annotator judged every class, so partial annotations are left out, and counted;
     classes without any vote are not asked for. Alpha is NaN when no document has two complete annotations, or when

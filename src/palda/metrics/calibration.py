@@ -68,7 +68,7 @@ class CalibrationCurve:
 
     @property
     def expected_error(self) -> float:
-        """Mean over cells of their bin's |mean probability - share true|; NaN without cells."""
+        """Mean over cells of their bin's ``|mean probability - share true|``; NaN without cells."""
         filled = self.count > 0
         if not filled.any():
             return float("nan")

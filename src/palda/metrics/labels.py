@@ -88,7 +88,7 @@ def macro_f1(Y_true: Any, predictions: Any, zero_division: float = 0.0) -> float
 
 
 def jaccard_accuracy(Y_true: Any, predictions: Any) -> float:
-    """Mean over documents of |true and predicted| / |true or predicted|: what MEKA calls accuracy.
+    """Mean over documents of ``|true and predicted| / |true or predicted|``: what MEKA calls accuracy.
 
     A document where both sets are empty counts as 1, as in MEKA (scikit-learn: ``jaccard_score(average="samples",
     zero_division=1)``). Only known cells enter the sets; a document with no known cell is left out.

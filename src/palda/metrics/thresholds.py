@@ -50,7 +50,7 @@ def choose_thresholds(targets: Any, probs: Any, measure: Measure = "micro_f1") -
     probs
         Predicted probabilities (documents, classes).
     measure
-        ``"micro_f1"``, ``"macro_f1"``, or ``"jaccard"``: the mean over documents of |both| / |either|.
+        ``"micro_f1"``, ``"macro_f1"``, or ``"jaccard"``: the mean over documents of ``|both| / |either|``.
     """
     if measure not in _CHOOSERS:
         raise DataError(f"measure is {measure!r}; choose from {', '.join(map(repr, _CHOOSERS))}")
@@ -70,8 +70,8 @@ def choose_thresholds(targets: Any, probs: Any, measure: Measure = "micro_f1") -
 def expected_measure(targets: Any, probs: Any, thresholds: Any, measure: Measure = "micro_f1") -> float:
     """What predictions at the thresholds reach; equal to the measure of that name when targets are 1 and 0.
 
-    For soft targets, F1 is that of expected counts, and a document's |both| / |either| is the ratio of expected sizes;
-    where nothing is predicted it is the probability that nothing is present.
+    For soft targets, F1 is that of expected counts, and a document's ``|both| / |either|`` is the ratio of expected
+    sizes; where nothing is predicted it is the probability that nothing is present.
     """
     if measure not in _CHOOSERS:
         raise DataError(f"measure is {measure!r}; choose from {', '.join(map(repr, _CHOOSERS))}")

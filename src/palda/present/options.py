@@ -14,6 +14,7 @@ __all__ = [
     "AsJson",
     "Blank",
     "BlankMeans",
+    "CheckpointMinutes",
     "Classes",
     "Columns",
     "DuplicateRule",
@@ -33,6 +34,7 @@ __all__ = [
     "PresentAt",
     "Question",
     "Quiet",
+    "Resume",
     "Seed",
     "Text",
     "VoteLayout",
@@ -214,4 +216,22 @@ Seed = Annotated[int, typer.Option("--seed", min=0, help="Everything drawn follo
 Jobs = Annotated[
     int | None,
     typer.Option("--jobs", "-j", min=1, help="Threads.", show_default="one a core", rich_help_panel=_RUN),
+]
+CheckpointMinutes = Annotated[
+    float,
+    typer.Option(
+        "--checkpoint-minutes",
+        min=0,
+        help="How often a long fit writes down how far it is; 0 for never.",
+        rich_help_panel=_RUN,
+    ),
+]
+Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume",
+        help="Go on from the checkpoint of a fit that was stopped.",
+        show_default="off",
+        rich_help_panel=_RUN,
+    ),
 ]

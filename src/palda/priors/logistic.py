@@ -14,6 +14,7 @@ import numpy as np
 
 from palda.engine.threads import Threads
 from palda.errors import DataError
+from palda.journal import Record, Stage, prefixed, under
 from palda.priors.calibration import (
     NONE,
     Platt,
@@ -200,6 +201,11 @@ class HeadFit:
     folds: Indices
     fold_coef: Array
 
+    def record(self) -> Record:
+        """Everything the fit is made of."""
+        own = {name: getattr(self, name) for name in ("log_odds", "folds", "fold_coef")}
+        return Record(own | prefixed("head", self.head.arrays()), {})
+
 
 def fit_head(
     targets: Any,
@@ -210,6 +216,7 @@ def fit_head(
     folds: Indices | None = None,
     settings: HeadSettings | None = None,
     start: HeadFit | None = None,
+    stage: Stage | None = None,
 ) -> HeadFit:
     """Head for new documents, and out-of-fold log-odds for those it is trained on.
 
@@ -239,8 +246,13 @@ def fit_head(
     start
         An earlier fit on the same documents and features: its folds and penalties are kept, and its coefficients are
         where this one starts.
+    stage
+        Where a journal remembers the fit, if one does.
     """
-    settings = settings or HeadSettings()
+    settings, stage = settings or HeadSettings(), stage or Stage()
+    begun = stage.recall(_restored)
+    if isinstance(begun, HeadFit):
+        return begun
     labels, known = checked_targets(targets, weights)
     features = learn_features(counts, dense)
     if start is not None:
@@ -248,7 +260,10 @@ def fit_head(
     elif folds is None:
         folds = assign_folds(labels, min(settings.n_folds, len(labels)), settings.seed)
     data = _Training.of(features, labels, known, folds, settings)
-    fold_coef, penalties = _fold_models(data, settings, start)
+    if start is None:
+        fold_coef, penalties = _fold_models(data, settings, begun, stage)
+    else:
+        fold_coef, penalties = _from_earlier(data, start)
     platt, log_odds = cross_calibrate(data.out_of_fold(fold_coef), labels, data.weights, folds)
     coef = data.fit_all(fold_coef.mean(axis=1), penalties)
     head = Head(
@@ -263,7 +278,9 @@ def fit_head(
         dense_mean=None if features.scale is None else features.scale.mean,
         dense_spread=None if features.scale is None else features.scale.spread,
     )
-    return HeadFit(head, log_odds, folds, fold_coef)
+    fit = HeadFit(head, log_odds, folds, fold_coef)
+    stage.keep(fit.record)
+    return fit
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,24 +363,62 @@ class _Training:
         return scores
 
 
-def _fold_models(data: _Training, settings: HeadSettings, start: HeadFit | None) -> tuple[Array, Array]:
+@dataclass(eq=False)
+class _Path:
+    """How far the choice of penalties has come: models and penalties so far, and what is tried on which classes."""
+
+    coef: Array
+    penalties: Array  # (words and dense, classes)
+    best: Array  # (classes,): likelihoods
+    row: int  # of the penalties: words, then dense
+    n_tried: int
+    classes: Indices
+    current: Array
+
+    @classmethod
+    def of(cls, data: _Training) -> _Path:
+        n_classes = data.targets.shape[1]
+        coef = data.base_rate_models()
+        penalties, best = np.full((2, n_classes), _OUT_OF_REACH), np.full(n_classes, -np.inf)
+        return cls(coef, penalties, best, -1, 0, data.learned, coef[:, :, :0])
+
+    def begin(self, row: int, data: _Training, grid: Sequence[float]) -> None:
+        """Turn to the penalties of words, or of dense columns."""
+        self.penalties[row] = np.median(grid)  # for classes that only a later round may learn
+        self.penalties[row, data.learned] = _OUT_OF_REACH
+        self.row, self.n_tried, self.classes = row, 0, data.learned
+        self.current = self.coef[:, :, self.classes]
+
+    def record(self) -> Record:
+        """Where things stand now."""
+        numbers = {"row": self.row, "n_tried": self.n_tried}
+        names = (spec.name for spec in fields(self) if spec.name not in numbers)
+        return Record({name: getattr(self, name) for name in names}, {"path": numbers})
+
+
+def _restored(record: Record) -> HeadFit | _Path:
+    """What one of the records was made of."""
+    if "path" in record.state:
+        return _Path(**{**record.arrays, **record.state["path"]})
+    own = (record.arrays[name] for name in ("log_odds", "folds", "fold_coef"))
+    return HeadFit(Head.from_arrays(under("head", record.arrays)), *own)
+
+
+def _fold_models(data: _Training, settings: HeadSettings, begun: _Path | None, stage: Stage) -> tuple[Array, Array]:
     """Models of the folds and the penalties (words and dense, classes) they were fitted with."""
-    coef = data.base_rate_models()
-    if start is not None:
-        return _from_earlier(data, coef.shape, start)
+    path = begun or _Path.of(data)
     grids = (settings.word_penalties, settings.dense_penalties)
-    penalties = np.full((2, data.targets.shape[1]), _OUT_OF_REACH)
-    best = np.full(data.targets.shape[1], -np.inf)
     for row, n_features in enumerate((data.n_words, data.n_dense)):  # dense columns only where they add to the words
-        if n_features:
-            penalties[row] = np.median(grids[row])  # for classes that only a later round may learn
-            penalties[row, data.learned] = _OUT_OF_REACH
-            _along_path(data, grids[row], row, coef, penalties, best)
-    return coef, penalties
+        if n_features and row >= path.row:
+            if row > path.row:
+                path.begin(row, data, grids[row])
+            _along_path(data, grids[row], path, stage)
+    return path.coef, path.penalties
 
 
-def _from_earlier(data: _Training, shape: tuple[int, ...], start: HeadFit) -> tuple[Array, Array]:
+def _from_earlier(data: _Training, start: HeadFit) -> tuple[Array, Array]:
     """Models with the penalties of an earlier fit, from where it ended."""
+    shape = (data.n_words + data.n_dense + 1, data.n_folds, data.targets.shape[1])
     if start.fold_coef.shape != shape:
         raise DataError(
             f"start was fitted with (features + 1, folds, classes) = {start.fold_coef.shape}, not {shape}; "
@@ -377,20 +432,22 @@ def _from_earlier(data: _Training, shape: tuple[int, ...], start: HeadFit) -> tu
 _OUT_OF_REACH = 1e9  # a penalty that leaves nothing of a coefficient
 
 
-def _along_path(data: _Training, grid: Sequence[float], row: int, coef: Array, penalties: Array, best: Array) -> None:
+def _along_path(data: _Training, grid: Sequence[float], path: _Path, stage: Stage) -> None:
     """Improve each class in place, from strong penalties to weak ones, until one makes it worse."""
-    classes = data.learned
-    current = coef[:, :, classes]
-    for value in grid:
-        tried = penalties[:, classes]
-        tried[row] = value
-        current = data.fit_folds(current, tried, classes)
+    for value in grid[path.n_tried :]:
+        classes = path.classes
+        tried = path.penalties[:, classes]
+        tried[path.row] = value
+        current = data.fit_folds(path.current, tried, classes)
         likelihood = _calibrated_likelihood(data, current, classes)
-        better = likelihood > best[classes]
-        classes, current = classes[better], current[:, :, better]
-        if not len(classes):
+        better = likelihood > path.best[classes]
+        path.classes, path.current = classes[better], current[:, :, better]
+        path.n_tried += 1
+        if not better.any():
             break
-        best[classes], penalties[row, classes], coef[:, :, classes] = likelihood[better], value, current
+        path.best[path.classes], path.penalties[path.row, path.classes] = likelihood[better], value
+        path.coef[:, :, path.classes] = path.current
+        stage.keep_now(path.record)
 
 
 def _calibrated_likelihood(data: _Training, coef: Array, classes: Indices) -> Array:

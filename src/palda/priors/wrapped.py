@@ -10,12 +10,13 @@ recalibration on the soft targets, out of fold, puts the probabilities right.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from palda.engine.threads import Threads
 from palda.errors import DataError, PaldaError
+from palda.journal import Record, Stage, prefixed, under
 from palda.priors.calibration import NONE, Platt, base_log_odds, cross_calibrate, evidence_in
 from palda.priors.features import compact
 from palda.priors.folds import assign_folds, checked_targets
@@ -75,6 +76,41 @@ class WrappedFit:
     log_odds: Array
     folds: Indices
 
+    def record(self) -> Record | None:
+        """Everything the fit is made of; None if classifiers are not all scikit-learn's own."""
+        from skops import io as skops_io
+
+        try:
+            models = skops_io.dumps(list(self.head.models))
+            if skops_io.get_untrusted_types(data=models):
+                return None
+        except Exception:  # noqa: BLE001 - whatever it is that skops cannot write, it is not ours to put right
+            return None
+        arrays = prefixed("head", self.head.arrays())
+        arrays |= {"log_odds": self.log_odds, "folds": self.folds, "models": np.frombuffer(models, dtype=np.uint8)}
+        return Record(arrays, {})
+
+
+class _Folds(NamedTuple):
+    """Folds that are done, and the scores of their documents."""
+
+    scores: Array
+    n_done: int
+
+    def record(self) -> Record:
+        return Record({"scores": self.scores}, {"n_done": self.n_done})
+
+
+def _restored(record: Record) -> WrappedFit | _Folds:
+    """What one of the records was made of; types that are not scikit-learn's own are refused."""
+    if "n_done" in record.state:
+        return _Folds(record.arrays["scores"], int(record.state["n_done"]))
+    from skops import io as skops_io
+
+    models = skops_io.loads(record.arrays["models"].tobytes(), trusted=[])
+    head = WrappedHead.from_arrays(under("head", record.arrays), models)
+    return WrappedFit(head, record.arrays["log_odds"], record.arrays["folds"])
+
 
 def check_classifier(classifier: Any) -> None:
     """Say what is wrong with a classifier that cannot be a label prior."""
@@ -99,6 +135,7 @@ def fit_wrapped(
     n_folds: int = 5,
     seed: int = 0,
     engine: Threads | None = None,
+    stage: Stage | None = None,
 ) -> WrappedFit:
     """Head for new documents, and out-of-fold log-odds for those it is trained on.
 
@@ -120,8 +157,14 @@ def fit_wrapped(
         How the default folds are made.
     engine
         Where classifiers are fitted; by default in this thread.
+    stage
+        Where a journal remembers the fit, if one does.
     """
     check_classifier(classifier)
+    stage = stage or Stage()
+    begun = stage.recall(_restored)
+    if isinstance(begun, WrappedFit):
+        return begun
     labels, known = checked_targets(targets, weights)
     X = _indexable(X)
     n_docs = X.shape[0] if hasattr(X, "shape") else len(X)
@@ -136,14 +179,18 @@ def fit_wrapped(
     limit = float(np.log(2.0 * len(labels) + 1.0))
     engine = engine or Threads()
 
-    scores = np.empty_like(labels)
-    for fold in np.unique(folds):
+    scores, n_done = begun or _Folds(np.empty_like(labels), 0)
+    for fold in np.unique(folds)[n_done:]:
         inside = np.flatnonzero(folds == fold)
         models = trainer.train(np.flatnonzero(folds != fold), engine)
         scores[inside] = _scores(models, together, _rows(X, inside), base_rates, limit)
+        n_done += 1
+        stage.keep_now(_Folds(scores, n_done).record)
     platt, log_odds = cross_calibrate(scores, labels, shown, folds)
     head = WrappedHead(trainer.train(np.arange(n_docs), engine), together, base_rates, platt)
-    return WrappedFit(head, log_odds, folds)
+    fit = WrappedFit(head, log_odds, folds)
+    stage.keep(fit.record)
+    return fit
 
 
 @dataclass(frozen=True, eq=False)

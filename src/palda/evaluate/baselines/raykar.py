@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Raykar"]
 
-_FIRST_ROUNDS = 20  # of annotators alone, before the classifier joins
+_FIRST_ROUNDS, _SETTLED = 500, 1e-4  # of EM on the votes alone
 _POOL_VOTES = 4.0  # an annotator's rates are drawn towards the crowd's as by this many votes
 _N_FOLDS = 3
 
@@ -113,11 +113,18 @@ class Raykar(BaseEstimator):
         return consensus
 
     def _without_features(self, votes: Votes, judged: Array) -> Array:
-        """Consensus of votes and base rates alone: where EM starts."""
+        """Consensus of votes and base rates alone: where EM starts.
+
+        It takes its time: a regression that is taught with the labels of rare classes while these are still far too
+        many keeps what it was taught.
+        """
         yes, total = votes.yes_per_pair(), votes.per_pair()
         consensus: Array = (yes + HALF) / (total + 1.0)
         for _ in range(_FIRST_ROUNDS):
+            before = consensus
             consensus = expit(base_log_odds(consensus, judged) + self._vote_log_odds(votes, consensus))
+            if np.abs(consensus - before).mean() < _SETTLED * consensus.mean():
+                break
         return consensus
 
     def _rates(self, votes: Votes, consensus: Array) -> tuple[Array, Array]:

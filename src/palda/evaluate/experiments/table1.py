@@ -29,7 +29,7 @@ _QUICK_ROUNDS = {"reuters": 10, "enron": 10, "bibtex": 6}
 """After how many rounds of EM a quick run stops the model as published."""
 
 _QUICK_ON_VOTES = {"majority": ("reuters", "enron", "scene", "yeast"), "dawid_skene": ("reuters", "scene", "yeast")}
-"""Where a quick run teaches a rival, logistic regression alone, with labels made of votes."""
+"""Where a quick run teaches a rival, logistic regression alone unless others are named, with labels made of votes."""
 
 _QUICK_AT_HALF = ("bibtex",)
 """Where a quick run chooses no thresholds for rivals: with 159 classes their three more fits take too long."""
@@ -88,10 +88,16 @@ def _options(method: str, data: str, quick: bool) -> dict[str, Setting]:
 
 
 def _is_quick(data: str, method: str, source: Source, *, named: bool) -> bool:
-    """Whether a quick run has time for a cell; unless named, one model a class gives way to its stand-in."""
+    """Whether a quick run has time for a cell.
+
+    Whatever was named; else one model a class gives way to its stand-in, and labels made of votes teach logistic
+    regression alone.
+    """
+    if named:
+        return True
     if source in _QUICK_ON_VOTES:
         return method == "logistic" and data in _QUICK_ON_VOTES[source]
-    return named or method not in _STAND_INS
+    return method not in _STAND_INS
 
 
 def tables(records: Sequence[Record]) -> list[Table]:

@@ -11,8 +11,7 @@ from palda.present import options as opt
 
 if TYPE_CHECKING:
     from palda.data.sources import ReadOptions
-    from palda.present.console import Talk
-    from palda.present.fitting import Plan
+    from palda.data.types import Dataset
 
 __all__ = ["aggregate", "fit", "one_of", "read_options"]
 
@@ -83,6 +82,8 @@ def fit(
     encoding: opt.Encoding = None,
     seed: opt.Seed = 0,
     jobs: opt.Jobs = None,
+    checkpoint_minutes: opt.CheckpointMinutes = 10.0,
+    resume: opt.Resume = False,
     quiet: opt.Quiet = False,
 ) -> None:
     """Learn labels, annotators, topics and a classifier from documents and the votes on them."""
@@ -90,58 +91,37 @@ def fit(
     from palda.present.output import check_target
 
     check_target(output, force=force)
+    if resume and not checkpoint_minutes:
+        raise typer.BadParameter("--resume needs checkpoints, and --checkpoint-minutes 0 means none")
     chosen = read_options(
         format_, id_, text, question, classes, layout, partial=partial, blank=blank, present_at=present_at,
         column=column, ignore=ignore, duplicates=duplicates, encoding=encoding,
     )  # fmt: skip
     talk = Talk(quiet=quiet)
-    from palda.data.shards import is_shards
-    from palda.present.fitting import Plan, fit_and_save, read_files, show
+    from palda.data.shards import ShardFolder, is_shards
+    from palda.present.fitting import Plan, checked_folder, fit_and_save, fit_folder_and_save, read_files, show
+    from palda.present.long_fits import checkpoint_for, stoppable
 
+    checkpoint = checkpoint_for(output, checkpoint_minutes, resume=resume, force=force)
     plan = Plan(
         topics or "auto", annotators.value, label_prior.value, max_iter, language, min_count, ngrams, bins, seed, jobs
     )
-    if is_shards(documents):
-        counted = (language, min_count, ngrams, bins) == ("english", 2, 1, 5)
-        _fit_folder(documents, votes, gold, plan, output, talk, chosen, counted, no_texts=no_texts, as_json=as_json)
-        return
+    keep: dict[str, bool] = {"keep_texts": not no_texts, "verbose": not quiet}
     with talk.notes():
-        dataset = read_files(documents, votes, gold, chosen)
-        talk.say(f"{len(dataset):,} documents, {len(dataset.votes):,} votes; fitting, which takes a while")
-        model = fit_and_save(dataset, plan, output, keep_texts=not no_texts, verbose=not quiet)
-    show(model, dataset.votes, output, as_json=as_json)
-
-
-def _fit_folder(
-    path: Path,
-    votes: Path | None,
-    gold: Path | None,
-    plan: Plan,
-    output: Path,
-    talk: Talk,
-    chosen: ReadOptions,
-    counted: bool,
-    *,
-    no_texts: bool,
-    as_json: bool,
-) -> None:
-    """``fit`` on a folder of shards, which has its votes and has counted its words."""
-    from palda.data.shards import open_shards
-    from palda.data.sources import ReadOptions
-    from palda.errors import PaldaError
-    from palda.present.fitting import fit_folder, save_with_folder, show
-
-    if votes is not None:
-        raise PaldaError(f"{path} is a folder of shards, which holds its votes; leave {votes} out, or shard it again")
-    if not counted or chosen != ReadOptions():
-        raise PaldaError(f"{path} is a folder of shards: how files are read and words counted is said to palda shard")
-    folder = open_shards(path)
-    with talk.notes():
-        talk.say(f"{len(folder):,} documents, {len(folder.votes):,} votes; fitting, which takes a while")
-        model = fit_folder(folder, gold, plan, verbose=not talk.quiet)
-        if not save_with_folder(model, folder, output, keep_texts=not no_texts):
-            talk.say("note: texts and votes stay in the folder; they are too many for a model file")
-    show(model, folder.votes, output, as_json=as_json)
+        given: ShardFolder | Dataset
+        if is_shards(documents):
+            given = checked_folder(documents, votes, chosen, plan)
+        else:
+            given = read_files(documents, votes, gold, chosen)
+        talk.say(f"{len(given):,} documents, {len(given.votes):,} votes; fitting, which takes a while")
+        with stoppable(checkpoint, talk, resume=resume) as used:
+            if isinstance(given, ShardFolder):
+                model = fit_folder_and_save(given, gold, plan, output, used, **keep)
+            else:
+                model = fit_and_save(given, plan, output, used, **keep)
+        if model.interrupted_ and checkpoint.exists:
+            talk.say("the model is the best so far; to go on, repeat the command with --resume --force")
+    show(model, given.votes, output, as_json=as_json)
 
 
 def aggregate(

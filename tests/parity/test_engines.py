@@ -1,0 +1,192 @@
+"""Threads, a folder of shards and Dask: wherever documents lie and are worked on, the same bits come out."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from palda import PALDA, CrowdPALDA
+from palda.data import simulate
+from palda.data.shard_writer import write_shards
+from palda.data.shards import ShardFolder, open_shards
+from palda.data.types import Dataset
+from palda.engine.base import FAN_IN, tree_sum
+from palda.persist import state_of_params
+
+distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'palda[dask]'")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # sockets of workers that were killed
+]
+
+WORLD = simulate.documents(400, 4, 6, 120, seed=6, doc_length=40)
+VOTES, _ = simulate.crowd(WORLD, [0.9, 0.8, 0.7, 0.4, 0.8], seed=6, votes_per_doc=3)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> ShardFolder:
+    path = tmp_path_factory.mktemp("shards") / "corpus"
+    write_shards(path, Dataset.of(WORLD.corpus, VOTES), docs_per_shard=70)
+    return open_shards(path)
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> ShardFolder:
+    path = tmp_path_factory.mktemp("shards") / "known"
+    return write_shards(path, Dataset.of(WORLD.corpus, gold=WORLD.labels, classes="abcd"), docs_per_shard=90)
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def client(request: pytest.FixtureRequest) -> Iterator[Any]:
+    cluster = distributed.LocalCluster(
+        n_workers=request.param, threads_per_worker=1, processes=True, dashboard_address=":0"
+    )
+    with cluster, distributed.Client(cluster, set_as_default=False) as made:
+        yield made
+
+
+def fitted(X: Any, votes: Any = None, **settings: Any) -> CrowdPALDA:
+    model = CrowdPALDA(6, random_state=0, n_jobs=1, **({"max_iter": 6} | settings))
+    return model.fit(X, votes)
+
+
+def taught(X: Any, labels: Any = None, **settings: Any) -> PALDA:
+    return PALDA(6, label_prior="words", n_profiles=1, random_state=0, max_iter=2, **settings).fit(X, labels)
+
+
+def assert_same(one: CrowdPALDA, other: CrowdPALDA, X: Any = WORLD.corpus) -> None:
+    np.testing.assert_array_equal(one.consensus_, other.consensus_)
+    for name, array in state_of_params(one._params).items():
+        np.testing.assert_array_equal(array, state_of_params(other._params)[name], err_msg=name)
+    np.testing.assert_array_equal(one.annotator_quality_["quality"], other.annotator_quality_["quality"])
+    other.set_params(engine=None)
+    np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
+
+
+SETTINGS: list[dict[str, Any]] = [
+    {"label_prior": "stacked"},
+    {"label_prior": "base_rate"},
+    {"label_prior": "base_rate", "inference": "mean_field", "annotators": "one_coin", "smoothing": False},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_a_folder_gives_what_memory_gives(folder: ShardFolder, settings: dict[str, Any]) -> None:
+    assert_same(fitted(WORLD.corpus, VOTES, **settings), fitted(folder, **settings))
+
+
+def test_dask_gives_what_threads_give(client: Any, folder: ShardFolder) -> None:
+    alone = fitted(WORLD.corpus, VOTES, label_prior="base_rate")
+    assert_same(alone, fitted(folder, label_prior="base_rate", engine=client))
+    assert_same(alone, fitted(WORLD.corpus, VOTES, label_prior="base_rate", engine=client))
+
+
+def test_a_label_prior_that_learns_on_workers_learns_the_same(client: Any, known: ShardFolder) -> None:
+    alone, there = (taught(known, engine=engine) for engine in (None, client))
+    np.testing.assert_array_equal(alone.head_.coef, there.head_.coef)
+    np.testing.assert_array_equal(alone.out_of_fold_probs_, there.out_of_fold_probs_)
+
+
+def test_predictions_are_made_on_workers_too(client: Any, folder: ShardFolder) -> None:
+    for model in (taught(WORLD.corpus, WORLD.labels), fitted(folder, label_prior="base_rate")):
+        here = model.predict_proba(WORLD.corpus), model.transform(WORLD.corpus)
+        model.set_params(engine=client)
+        there = model.predict_proba(folder), model.transform(folder)
+        for ours, theirs in zip(here, there, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_known_labels_of_a_folder_teach(known: ShardFolder) -> None:
+    from_folder, from_memory = taught(known), taught(WORLD.corpus, WORLD.labels)
+    np.testing.assert_array_equal(from_folder.predict_proba(WORLD.corpus), from_memory.predict_proba(WORLD.corpus))
+    assert list(from_folder.classes_) == list("abcd")
+
+
+@pytest.mark.parametrize("learns", [False, True])
+def test_a_worker_that_is_killed_in_the_middle_changes_nothing(
+    folder: ShardFolder, known: ShardFolder, monkeypatch: pytest.MonkeyPatch, learns: bool
+) -> None:
+    from palda.engine.dask import Dask
+
+    def fit(engine: Any = None) -> Any:
+        return taught(known, engine=engine) if learns else fitted(folder, label_prior="base_rate", engine=engine)
+
+    undisturbed = fit()
+    killed: list[int] = []
+    total = Dask.total
+
+    def total_with_a_murder(self: Dask, function: Any, shards: Any, shared: Any) -> Any:
+        if len(killed) < 2:  # in the first round, and in the one after it
+            victim = sorted(self.client.run(os.getpid).values())[0]
+            os.kill(victim, signal.SIGKILL)
+            killed.append(victim)
+        return total(self, function, shards, shared)
+
+    monkeypatch.setattr(Dask, "total", total_with_a_murder)
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0")
+    with cluster, distributed.Client(cluster, set_as_default=False) as client:
+        bereaved = fit(client)
+    assert len(set(killed)) == 2
+    np.testing.assert_array_equal(undisturbed.topic_words_, bereaved.topic_words_)
+    bereaved.set_params(engine=None)
+    np.testing.assert_array_equal(undisturbed.predict_proba(WORLD.corpus), bereaved.predict_proba(WORLD.corpus))
+
+
+def test_sums_are_added_in_the_same_tree_wherever_they_are_made() -> None:
+    parts = np.random.default_rng(0).normal(size=100) * 10.0 ** np.arange(100)
+
+    def in_groups(level: list[float]) -> float:
+        while len(level) > 1:
+            level = [sum(level[k + 1 : k + FAN_IN], start=level[k]) for k in range(0, len(level), FAN_IN)]
+        return level[0]
+
+    for size in (1, 2, 7, 8, 9, 63, 64, 65, 72, 100):
+        assert tree_sum(iter(parts[:size])) == in_groups(list(parts[:size]))
+    with pytest.raises(ValueError, match="nothing to add"):
+        tree_sum([])
+
+
+def test_a_file_does_not_keep_the_engine(client: Any, folder: ShardFolder, tmp_path: Path) -> None:
+    from palda import load
+
+    model = fitted(folder, label_prior="base_rate", engine=client)
+    model.save(tmp_path / "model.palda")
+    assert load(tmp_path / "model.palda").engine is None
+
+
+@pytest.mark.parametrize("engine", ["spark", 3, "tcp"])
+def test_an_engine_that_nobody_knows_is_refused(engine: Any) -> None:
+    with pytest.raises(ValueError, match=r"engine=.* is not known; choose None"):
+        CrowdPALDA(6, engine=engine).fit(WORLD.corpus, VOTES)
+
+
+def test_without_a_client_dask_works_on_this_machine(folder: ShardFolder) -> None:
+    assert_same(
+        fitted(folder, label_prior="base_rate", max_iter=2),
+        fitted(folder, label_prior="base_rate", max_iter=2, engine="dask"),
+    )
+
+
+def test_a_folder_with_other_words_is_noticed(folder: ShardFolder, tmp_path: Path) -> None:
+    other = write_shards(tmp_path / "other", simulate.documents(60, 4, 6, 50, seed=1).corpus)
+    with pytest.raises(ValueError, match="has 50 words, but the model was fitted on 120"):
+        fitted(folder, label_prior="base_rate", max_iter=2).predict_proba(other)
+
+
+@pytest.mark.data
+def test_the_crowd_of_reuters_gives_the_same_everywhere(client: Any, tmp_path: Path) -> None:
+    from palda.data import catalog
+
+    train = catalog.load("reuters")[0]
+    votes, _ = simulate.crowd(train, seed=0)
+    folder = write_shards(tmp_path / "reuters", Dataset.of(train.corpus, votes))
+    settings: dict[str, Any] = {"label_prior": "base_rate", "max_iter": 3}
+    alone = fitted(train.corpus, votes, **settings)
+    assert_same(alone, fitted(folder, **settings), train.corpus)
+    assert_same(alone, fitted(folder, engine=client, **settings), train.corpus)

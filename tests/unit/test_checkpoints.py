@@ -1,0 +1,388 @@
+"""A fit that is stopped and goes on ends in the same parameters, bit for bit, wherever it was stopped."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.naive_bayes import MultinomialNB
+
+from palda import PALDA, Checkpoint, CrowdPALDA
+from palda import journal as journals
+from palda.base_estimator import TopicEstimator
+from palda.data import simulate
+from palda.data.shard_writer import write_shards
+from palda.data.types import Dataset
+from palda.errors import PaldaError, PaldaWarning
+from palda.fit import Settings
+from palda.journal import FolderJournal, Journal, JournalError, Record
+from palda.model.state import StepInfo
+from palda.persist import load_state
+from palda.priors.wrapped import _Trainer
+from palda.progress import Progress
+
+NEWS = simulate.newsroom(80, seed=1)
+COUNTS = NEWS.corpus.counts
+VOTES = simulate.crowd(NEWS, "paper", votes_per_doc=3, seed=0)[0]
+
+pytestmark = pytest.mark.filterwarnings("ignore:EM did not converge")
+
+
+class Killed(BaseException):
+    """The end, without any ceremony."""
+
+
+def fitted(folder: Path | None, label_prior: Any = "stacked", *, crowd: bool = True, **settings: Any) -> TopicEstimator:
+    checkpoint = None if folder is None else Checkpoint(folder, minutes=0)
+    given = {"n_topics": 3, "max_iter": 4, "tol": 1e-6, "n_jobs": 1, "random_state": 0} | settings
+    if crowd:
+        return CrowdPALDA(label_prior=label_prior, **given).fit(COUNTS, VOTES, checkpoint=checkpoint)
+    return PALDA(label_prior=label_prior, **given).fit(COUNTS, NEWS.labels, checkpoint=checkpoint)
+
+
+def everything(model: TopicEstimator, folder: Path) -> dict[str, Any]:
+    model.save(folder / "model")
+    saved = load_state(folder / "model")
+    return {name: array for name, array in saved.arrays.items() if name != "plugged_in"} | {"state": saved.state}
+
+
+def assert_same(one: TopicEstimator, other: TopicEstimator, folder: Path) -> None:
+    ours, theirs = everything(one, folder), everything(other, folder)
+    assert ours.pop("state") == theirs.pop("state")
+    assert ours.keys() == theirs.keys()
+    for name, array in ours.items():
+        np.testing.assert_array_equal(array, theirs[name], err_msg=name)
+    np.testing.assert_array_equal(one.predict_proba(COUNTS), other.predict_proba(COUNTS))
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, n_writes: int) -> None:
+    """The process dies the moment that so many files were written."""
+    countdown = itertools.count(1)
+    write_whole = journals._write_whole
+
+    def write(*arguments: Any) -> None:
+        write_whole(*arguments)
+        if next(countdown) == n_writes:
+            raise Killed
+
+    monkeypatch.setattr(journals, "_write_whole", write)
+    monkeypatch.setattr(FolderJournal, "__exit__", Journal.__exit__)
+
+
+@pytest.mark.parametrize("crowd", [True, False], ids=["crowd", "labels"])
+@pytest.mark.parametrize(
+    ("label_prior", "settings"),
+    [
+        ("words", {"n_profiles": 2}),
+        ("topics", {"random_state": None}),
+        ("base_rate", {"n_init": 2}),
+        ("base_rate", {"inference": "mean_field", "smoothing": False}),
+        ("stacked", {"n_init": 2, "n_jobs": 2}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else ",".join(value),
+)
+def test_a_fit_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
+    tmp_path: Path, label_prior: str, settings: dict[str, Any], *, crowd: bool
+) -> None:
+    """Every file that is written is once the last one: the end of every stage, and every round of EM."""
+    folder = tmp_path / "checkpoint"
+    for n_killed in range(500):  # noqa: B007
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            stop_after(monkeypatch, 2)  # the first repeats what was there already, so that the fit moves on
+            try:
+                resumed = fitted(folder, label_prior, crowd=crowd, **settings)
+                break
+            except Killed:
+                continue
+    assert n_killed > 5
+    if settings.get("random_state", 0) is None:  # what was drawn is known to the journal alone
+        settings["random_state"] = _Drawn(folder)
+    uninterrupted = fitted(None, label_prior, crowd=crowd, **settings)
+    resumed.random_state = uninterrupted.random_state = 0
+    assert_same(resumed, uninterrupted, tmp_path)
+
+
+class _Drawn(np.random.RandomState):
+    """Draws what the journal says was drawn."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(0)
+        self._folder = folder
+
+    def randint(self, *bounds: Any, size: int) -> Any:  # type: ignore[override]
+        del bounds
+        (drawn,) = (np.load(path)["seeds"] for path in self._folder.glob("*-seeds.npz"))
+        assert len(drawn) == size
+        return drawn
+
+
+def test_a_plugged_in_classifier_is_stored_if_nothing_need_be_executed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class OneOfOurOwn(MultinomialNB):  # type: ignore[misc]
+        """skops does not know it."""
+
+    class Trained:
+        n_times = 0
+
+    train = _Trainer.train
+
+    def counted(*arguments: Any) -> Any:
+        Trained.n_times += 1
+        return train(*arguments)
+
+    monkeypatch.setattr(_Trainer, "train", counted)
+    for classifier, n_times in ((MultinomialNB(alpha=0.5), 0), (OneOfOurOwn(alpha=0.5), 1)):
+        folder = tmp_path / type(classifier).__name__
+        with monkeypatch.context() as patched:
+            patched.setattr("palda.learn.fit_topics", _raise(Killed))
+            with pytest.raises(Killed):
+                fitted(folder, classifier, crowd=False)
+        Trained.n_times = 0
+        resumed = fitted(folder, classifier, crowd=False)
+        assert Trained.n_times == n_times  # of one that skops does not know, the folds are known at least
+        uninterrupted = fitted(None, classifier, crowd=False)
+        np.testing.assert_array_equal(resumed.predict_proba(COUNTS), uninterrupted.predict_proba(COUNTS))
+        np.testing.assert_array_equal(resumed.topic_words_, uninterrupted.topic_words_)
+
+
+def _raise(kind: type[BaseException]) -> Any:
+    def refuse(*_: object, **__: object) -> None:
+        raise kind
+
+    return refuse
+
+
+def test_a_fit_that_was_over_returns_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = fitted(tmp_path / "checkpoint")
+    for name in ("priors.logistic.minimise", "learn.fit_crowd", "fit.em"):
+        monkeypatch.setattr(f"palda.{name}", _raise(Killed))
+    again = fitted(tmp_path / "checkpoint", n_jobs=2)  # how many threads there are changes nothing
+    monkeypatch.undo()
+    again.n_jobs = 1
+    assert_same(first, again, tmp_path)
+
+
+def test_a_folder_of_shards_goes_on_too_and_is_told_from_another(tmp_path: Path) -> None:
+    unknown = np.full(NEWS.labels.shape, -1, dtype=np.int8)
+    votes = replace(VOTES, doc_ids=NEWS.corpus.doc_ids)
+    first, other = (
+        write_shards(tmp_path / name, Dataset(NEWS.corpus, said, unknown), docs_per_shard=30)
+        for name, said in (("first", votes), ("other", replace(votes, value=1 - votes.value)))
+    )
+
+    def model() -> CrowdPALDA:
+        return CrowdPALDA(3, label_prior="base_rate", max_iter=4, n_jobs=1, random_state=0)
+
+    checkpoint = Checkpoint(tmp_path / "checkpoint", minutes=0)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        stop_after(monkeypatch, 4)
+        with pytest.raises(Killed):
+            model().fit(first, checkpoint=checkpoint)
+    with pytest.raises(JournalError, match=r"another fit \(the votes differ\)$"):
+        model().fit(other, checkpoint=checkpoint)
+    assert_same(model().fit(first, checkpoint=checkpoint), model().fit(first), tmp_path)
+
+
+def test_damaged_stages_are_computed_again(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    first = fitted(folder, crowd=False)
+    for number, path in enumerate(sorted(folder.glob("*.npz"))):
+        content = path.read_bytes()
+        halves = (content[: len(content) // 2], b"", content[:-40] + bytes(40), b"PK" + content[2:][::-1])
+        path.write_bytes(halves[number % len(halves)])
+    with pytest.warns(PaldaWarning, match="is damaged .*; this part of the fit is computed again") as caught:
+        again = fitted(folder, crowd=False)
+    said = [str(warning.message) for warning in caught if issubclass(warning.category, PaldaWarning)]
+    assert len(said) == len(list(folder.glob("*.npz")))
+    assert_same(first, again, tmp_path)
+    assert_same(first, fitted(folder, crowd=False), tmp_path)  # and are whole again
+
+
+def test_a_byte_that_changed_never_goes_unnoticed(tmp_path: Path) -> None:
+    fingerprint = {"seed": 1}
+    with FolderJournal(tmp_path / "j", fingerprint, 0) as journal:
+        journal.stage("em").keep(lambda: Record({"a": np.arange(30.0)}, {"b": 0.1}))
+    (path,) = (tmp_path / "j").glob("*.npz")
+    content = path.read_bytes()
+    for place in range(len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0x41]) + content[place + 1 :])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PaldaWarning)
+            found = FolderJournal(tmp_path / "j", fingerprint, 0).stage("em").recall(lambda record: record)
+        if found is not None:  # the byte stood for nothing, such as a date
+            np.testing.assert_array_equal(found.arrays["a"], np.arange(30.0))
+            assert found.state["b"] == 0.1
+
+
+def test_another_course_of_the_fit_is_noticed_and_rounding_is_not(tmp_path: Path) -> None:
+    inputs = np.random.default_rng(0).normal(size=(50, 4))
+    with FolderJournal(tmp_path, {}, 0) as journal:
+        for kind in ("em", "head", "em"):
+            journal.stage(kind, inputs).keep(lambda: Record({}, {"found": 1}))
+
+    def recalled(journal: FolderJournal, kind: str, given: np.ndarray) -> object:
+        return journal.stage(kind, given).recall(lambda record: record.state["found"])
+
+    rounded = FolderJournal(tmp_path, {}, 0)
+    assert [recalled(rounded, kind, inputs * (1 + 1e-12)) for kind in ("em", "head", "em")] == [1, 1, 1]
+    other = FolderJournal(tmp_path, {}, 0)
+    assert recalled(other, "em", inputs) == 1
+    with pytest.warns(PaldaWarning, match="0002-head.npz: belongs to another course of the fit"):
+        assert recalled(other, "head", inputs + 1e-3) is None
+    assert recalled(other, "em", inputs) is None  # nor is anything believed that came after it
+    assert [path.name for path in sorted(tmp_path.glob("*.npz"))] == ["0001-em.npz"]
+
+
+def test_the_checkpoint_of_another_fit_is_refused_and_says_what_differs(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    fitted(folder, "base_rate")
+    with pytest.raises(JournalError, match=r"another fit \(max_iter was 4, not 5\)$"):
+        fitted(folder, "base_rate", max_iter=5)
+    with pytest.raises(JournalError, match=r"another fit \(random_state was 0, not 1\)$"):
+        fitted(folder, "base_rate", random_state=1)
+    model = CrowdPALDA(3, label_prior="base_rate", max_iter=4, tol=1e-6, n_jobs=1, random_state=0)
+    rows = np.arange(80)[::-1]
+    with pytest.raises(JournalError, match=r"another fit \(the counts of words differ\)$"):
+        model.fit(COUNTS[rows], VOTES, checkpoint=folder)
+    with pytest.raises(JournalError, match=r"another fit \(the votes differ\)$"):
+        model.fit(COUNTS, VOTES.take(rows), checkpoint=folder)
+    gold = np.full(NEWS.labels.shape, -1)
+    gold[0] = NEWS.labels[0]
+    with pytest.raises(JournalError, match=r"another fit \(the known labels differ\)$"):
+        model.fit(COUNTS, VOTES, gold=gold, checkpoint=folder)
+    quality = {str(VOTES.annotators[0]): 0.9}
+    with pytest.raises(JournalError, match=r"another fit \(the prior beliefs about annotators differ\)$"):
+        model.fit(COUNTS, VOTES, annotator_prior=quality, checkpoint=folder)
+    manifest = json.loads((folder / "journal.json").read_text())
+    manifest["fit"]["palda"] = "0.0.1"
+    (folder / "journal.json").write_text(json.dumps(manifest))
+    with pytest.raises(JournalError, match=r"palda was 0\.0\.1, not "):
+        model.fit(COUNTS, VOTES, checkpoint=folder)
+    for damage in ("", "[]", "{", '{"format": "palda-journal"}'):
+        (folder / "journal.json").write_text(damage)
+        with pytest.raises(JournalError, match=r"journal\.json is damaged"):
+            model.fit(COUNTS, VOTES, checkpoint=folder)
+
+
+def test_a_folder_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(JournalError, match="is a file; checkpoints need a folder"):
+        fitted(tmp_path / "file")
+    with pytest.raises(JournalError, match="holds other things than checkpoints"):
+        fitted(tmp_path)
+    for wrong in (Checkpoint(tmp_path / "new", minutes=-1), Checkpoint(tmp_path / "new", minutes=float("nan")), 3):
+        with pytest.raises(PaldaError, match="checkpoint"):
+            PALDA(3, max_iter=2).fit(COUNTS, NEWS.labels, checkpoint=wrong)  # type: ignore[arg-type]
+
+
+def test_a_full_disk_costs_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(journals, "_write_record", full)
+        with pytest.warns(PaldaWarning, match="no checkpoint can be written: No space left on device") as caught:
+            survivor = fitted(tmp_path / "checkpoint", "base_rate")
+    assert len([warning for warning in caught if issubclass(warning.category, PaldaWarning)]) == 1
+    assert_same(survivor, fitted(None, "base_rate"), tmp_path)
+    assert [path.name for path in (tmp_path / "checkpoint").iterdir()] == ["journal.json"]
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_nothing_is_written_before_its_time_and_then_everything(tmp_path: Path) -> None:
+    clock, said = Clock(), list[str]()
+    folder = tmp_path / "checkpoint"
+    with FolderJournal(folder, {}, 10, say=said.append, clock=clock) as journal:
+        first = journal.stage("votes")
+        first.keep(lambda: Record({}, {}))
+        running = journal.stage("em")
+        clock.now = 599.0
+        running.keep(lambda: Record({}, {"round": 1}), finished=False)
+        assert not folder.exists()
+        clock.now = 600.0
+        running.keep(lambda: Record({}, {"round": 2}), finished=False)
+        assert sorted(path.name for path in folder.glob("*.npz")) == ["0001-votes.npz", "0002-em.npz"]
+        clock.now = 1199.0
+        running.keep(lambda: Record({}, {"round": 3}), finished=False)
+        assert _round_in(folder) == 2
+    assert _round_in(folder) == 3  # a fit that is stopped after a checkpoint leaves nothing out
+    assert said == [f"this takes longer; checkpoints go to {folder}"]
+
+
+def _round_in(folder: Path) -> object:
+    journal = FolderJournal(folder, {}, 10)
+    journal.stage("votes")
+    return journal.stage("em").recall(lambda record: record.state["round"])
+
+
+def test_writing_takes_no_more_than_a_small_part_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    write_record = journals._write_record
+
+    def slow(*arguments: Any) -> None:
+        clock.now += 60.0
+        write_record(*arguments)
+
+    monkeypatch.setattr(journals, "_write_record", slow)
+    journal = FolderJournal(tmp_path / "checkpoint", {}, 1, clock=clock)
+    running = journal.stage("em")
+    begun = clock.now
+    n_writes = 0
+    while clock.now < 100_000:
+        before = clock.now
+        running.keep(lambda: Record({}, {}), finished=False)
+        n_writes += clock.now > before
+        clock.now += 20.0
+    assert n_writes > 10
+    assert n_writes * 60.0 < 0.03 * (clock.now - begun)
+
+
+def test_what_a_killed_write_left_behind_is_swept_away(tmp_path: Path) -> None:
+    fitted(tmp_path / "checkpoint", "base_rate")
+    left = tmp_path / "checkpoint" / ".0003-em.npz.0123abcd.part"
+    left.write_bytes(b"half")
+    fitted(tmp_path / "checkpoint", "base_rate")
+    assert not left.exists()
+
+
+def test_removing_leaves_what_is_not_a_checkpoint(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path / "checkpoint", minutes=0)
+    checkpoint.remove()
+    assert not checkpoint.exists
+    fitted(tmp_path / "checkpoint", "base_rate")
+    assert Checkpoint(tmp_path / "checkpoint").exists
+    (tmp_path / "checkpoint" / "notes.txt").write_text("mine")
+    checkpoint.remove()
+    assert [path.name for path in (tmp_path / "checkpoint").iterdir()] == ["notes.txt"]
+
+
+def test_settings_travel_without_their_journal(tmp_path: Path) -> None:
+    journal = FolderJournal(tmp_path, {}, 0)
+    journal.stage("em").keep(lambda: Record({}, {}))
+    copied = pickle.loads(pickle.dumps(Settings(journal=journal)))  # noqa: S301 - our own bytes
+    assert type(copied.journal) is Journal
+
+
+def test_progress_of_a_fit_that_goes_on_counts_its_own_rounds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = iter([0.0, 10.0])
+    monkeypatch.setattr("palda.progress.time.monotonic", lambda: next(moments))
+    Progress(verbose=1, max_iter=105, tol=0.0).step(StepInfo(100, -1.0, 0.1, 0.0, 1, 0, True, False))
+    assert "about 50 s left" in capsys.readouterr().err
