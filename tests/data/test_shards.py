@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import shutil
+import subprocess
+import sys
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,9 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from palda.data import counts as sums
+from palda.data import stretches
 from palda.data.npz_maps import array_places
-from palda.data.shard_writer import write_shards
+from palda.data.shard_files import Manifest
+from palda.data.shard_writer import write_names, write_part, write_shards
 from palda.data.shards import ShardFolder, is_shards, open_shards
 from palda.data.types import Corpus, Dataset, Votes, names_array
 from palda.data.words import TextWords, ValueWords
@@ -118,27 +122,28 @@ def test_any_documents_have_their_votes(rows: slice | np.ndarray, whole: Dataset
         np.testing.assert_array_equal(getattr(unnamed, part), getattr(whole.votes.take(rows), part))
 
 
-def test_sums_are_those_in_memory(whole: Dataset, written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sums, "BLOCK_DOCS", 4)
+def test_sums_are_those_in_memory_to_the_last_bit(
+    whole: Dataset, written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stretches, "_ENTRIES", 20)
     counts, dense = open_shards(written).counts, np.random.default_rng(0).random((23, 2))
-    in_memory = whole.X.toarray()
-    assert counts.sum() == in_memory.sum()
-    np.testing.assert_array_equal(counts.sum(axis=0), in_memory.sum(axis=0))
-    np.testing.assert_array_equal(counts.sum(axis=1), in_memory.sum(axis=1))
-    np.testing.assert_array_equal(counts.word_doc_counts(), (in_memory > 0).sum(axis=0))
-    np.testing.assert_allclose(counts.weighted_sums(dense), in_memory.T @ dense, rtol=1e-14)
-    np.testing.assert_array_equal(counts.weighted_sums(dense), sums.weighted_sums(whole.X, dense))
+    np.testing.assert_array_equal(stretches.word_totals(counts), whole.X.sum(axis=0))
+    np.testing.assert_array_equal(stretches.document_lengths(counts), whole.X.sum(axis=1))
+    np.testing.assert_array_equal(stretches.word_doc_counts(counts), (whole.X > 0).sum(axis=0))
+    np.testing.assert_array_equal(stretches.weighted_sums(counts, dense), stretches.weighted_sums(whole.X, dense))
     np.testing.assert_array_equal(counts.indptr, whole.X.indptr)
     assert (counts.shape, counts.nnz) == (whole.X.shape, whole.X.nnz)
 
 
-def test_votes_are_counted_as_in_memory(whole: Dataset, written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sums, "BLOCK_DOCS", 4)
+def test_votes_are_those_in_memory(whole: Dataset, written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stretches, "_ENTRIES", 20)
     votes = open_shards(written).votes
     assert len(votes) == len(whole.votes)
     assert (votes.n_docs, votes.n_annotators, votes.n_classes) == (23, N_ANNOTATORS, N_CLASSES)
-    for name in ("per_pair", "yes_per_pair", "per_annotator"):
-        np.testing.assert_array_equal(getattr(votes, name)(), getattr(whole.votes, name)())
+    pairs = zip(stretches.votes_of(votes), stretches.votes_of(whole.votes), strict=True)
+    for (rows, found), (expected_rows, expected) in pairs:
+        assert rows == expected_rows
+        np.testing.assert_array_equal(found.per_pair(), expected.per_pair())
     for name in ("doc_starts", "doc_ids", "annotators", "classes"):
         np.testing.assert_array_equal(getattr(votes, name), getattr(whole.votes, name))
 
@@ -368,3 +373,63 @@ def test_a_folder_has_a_short_description(written: Path) -> None:
     assert isinstance(folder, ShardFolder)
     assert "23 documents, 7 words" in repr(folder)
     assert "23 x 7" in repr(folder.counts)
+
+
+# Memory
+
+_STREAM = """
+import resource, sys
+import numpy as np
+from palda.data.shards import open_shards
+from palda.data.stretches import votes_of, weighted_sums, word_totals
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+small, large = (open_shards(path) for path in sys.argv[1:])
+def use(folder):
+    folder.verify()
+    word_totals(folder.counts)
+    weighted_sums(folder.counts, np.ones((len(folder), 1)))
+    for _ in votes_of(folder.votes):
+        pass
+    for start in range(0, len(folder), 5000):
+        folder.counts[start : start + 5000]
+use(small)
+before = peak()
+use(large)
+print(peak() - before)
+"""
+
+
+def _large_folder(path: Path, n_shards: int) -> Path:
+    """A folder with 8 MB a shard, written without ever being whole in memory."""
+    random = np.random.default_rng(0)
+    n_docs, n_words, length = 1 << 14, 90_000, 43
+    path.mkdir()
+    files = write_names(path, {"vocabulary": map(str, range(n_words)), "classes": ["c"], "annotators": ["a"]})
+    entries = []
+    for number in range(n_shards):
+        words = np.cumsum(random.integers(1, 2000, (n_docs, length)), axis=1)
+        starts = np.arange(n_docs + 1) * length
+        counts = sparse.csr_array((random.random(words.size), words.ravel(), starts), shape=(n_docs, n_words))
+        doc_ids = names_array(range(n_docs))
+        axes = {"doc_ids": doc_ids, "annotators": names_array("a"), "classes": names_array("c")}
+        once = np.zeros(n_docs, dtype=np.int32)
+        votes = Votes.from_codes(np.arange(n_docs), once, once, once.astype(np.int8), **axes)
+        corpus = Corpus(counts, names_array(range(n_words)), doc_ids)
+        entries.append(write_part(path, number, Dataset.of(corpus, votes)))
+    Manifest(n_docs * n_shards, n_words, 1, 1, False, tuple(entries), files).write(path)
+    return path
+
+
+def test_memory_does_not_grow_with_the_folder(tmp_path: Path) -> None:
+    pytest.importorskip("resource")
+    small, large = _large_folder(tmp_path / "small", 3), _large_folder(tmp_path / "large", 12)
+    size = sum(file.stat().st_size for file in large.iterdir())
+    assert size > 100e6
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(  # noqa: S603 - our own script
+        [sys.executable, "-c", _STREAM, small, large], env=environment, capture_output=True, text=True, check=True
+    )
+    assert int(ended.stdout) < size / 5

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palda.data import checks
-from palda.data.types import Dataset, Documents, Votes, names_array
+from palda.data.types import Dataset, Documents, names_array
+from palda.data.votes import VoteRecords
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from palda.data.frozen import Strings
 
-__all__ = ["Annotation", "dataset_from_annotations", "votes_from_matrix"]
+__all__ = ["Annotation", "dataset_from_annotations", "records_from_matrix"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def dataset_from_annotations(
     voters = [annotation.annotator for annotation in annotations if not annotation.gold]
     annotators = names_array(sorted(set(voters)))
     who = {name: position for position, name in enumerate(annotators)}
-    votes = votes_from_matrix(
+    votes = records_from_matrix(
         doc[~is_gold],
         np.array([who[name] for name in voters], dtype=np.int64),
         matrix[~is_gold],
@@ -74,16 +75,15 @@ def dataset_from_annotations(
         annotators=annotators,
         classes=axis,
         time=_times([annotation for annotation in annotations if not annotation.gold]),
-        duplicates=duplicates,
         where=where.subset(np.flatnonzero(~is_gold)),
-    )
+    ).votes(duplicates)
     gold = _gold_matrix(doc[is_gold], matrix[is_gold], len(doc_ids), where.subset(np.flatnonzero(is_gold)), axis)
     texts_array = np.empty(len(doc_ids), dtype=object)
     texts_array[:] = list(texts.values())
     return Dataset(Documents(doc_ids, texts_array, fields or {}), votes, gold)
 
 
-def votes_from_matrix(
+def records_from_matrix(
     doc: NDArray[np.integer[Any]],
     annotator: NDArray[np.integer[Any]],
     matrix: NDArray[np.int8],
@@ -91,27 +91,19 @@ def votes_from_matrix(
     doc_ids: Strings,
     annotators: Strings,
     classes: Strings,
-    time: NDArray[np.float64] | None = None,
-    duplicates: checks.DuplicateRule = "error",
     where: checks.Where,
-) -> Votes:
-    """Votes from one row an annotation: ``matrix[a, c]`` is 1, 0, or -1 for no judgement; an all -1 row abstains."""
+    time: NDArray[np.float64] | None = None,
+    unite: bool = False,
+) -> VoteRecords:
+    """Records of one row an annotation: ``matrix[a, c]`` is 1, 0, or -1 for no judgement; an all -1 row abstains."""
     record, label = np.nonzero(matrix != checks.BLANK)
     silent = np.flatnonzero((matrix == checks.BLANK).all(axis=1))
     value = np.concatenate((matrix[record, label], np.full(len(silent), checks.BLANK, dtype=np.int8)))
     record = np.concatenate((record, silent))
     label = np.concatenate((label, np.full(len(silent), -1)))
-    return Votes.from_codes(
-        doc[record],
-        annotator[record],
-        label,
-        value,
-        doc_ids=doc_ids,
-        annotators=annotators,
-        classes=classes,
-        time=None if time is None else time[record],
-        duplicates=duplicates,
-        where=where.subset(record),
+    time = None if time is None else time[record]
+    return VoteRecords(
+        doc[record], annotator[record], label, value, doc_ids, annotators, classes, where.subset(record), time, unite
     )
 
 

@@ -180,11 +180,15 @@ def first_duplicate(names: Sequence[str] | NDArray[Any]) -> tuple[int, int] | No
     return None
 
 
-def unknown_name(name: str, known: Collection[str], kind: str) -> str:
-    """Message for a vote on something that is not there, with the nearest known name."""
+def unknown_name(name: str, known: Collection[str], kind: str, n_known: int | None = None) -> str:
+    """Message for a vote on something that is not there, with the nearest known name.
+
+    ``n_known`` says how many names there are where ``known`` holds some of them only.
+    """
     near = difflib.get_close_matches(name, list(known)[:20_000], n=1)
     hint = f"did you mean {near[0]!r}?" if near else "correct the name, or leave it out"
-    return f"{kind} {shown(name)} is not among the {len(known)} known ones; {hint}"
+    size = len(known) if n_known is None else n_known
+    return f"{kind} {shown(name)} is not among the {size} known ones; {hint}"
 
 
 def keep_one_vote_each(

@@ -1,7 +1,7 @@
 """Counts and votes in a folder of shards, which come into memory as they are asked for.
 
-They answer to what the learning code asks of a ``csr_array`` of counts and of ``Votes``. A file is mapped for the time
-of a call and let go; what calls return are copies.
+They are the ``StoredCounts`` and ``StoredVotes`` of ``stretches``, which has what is summed over them. A file is mapped
+for the time of a call and let go; what calls return are copies.
 """
 
 from __future__ import annotations
@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from palda.data import counts as sums
 from palda.data.shard_reader import entries_of
 from palda.data.votes import Votes
 from palda.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from palda.data.frozen import Rows, Strings
@@ -73,20 +70,6 @@ class MappedCounts:
         matrix: Counts = sparse.csr_array(parts, shape=(chosen.length, self.shape[1]))
         matrix.has_sorted_indices = matrix.has_canonical_format = True
         return matrix if chosen.order is None else sparse.csr_array(matrix[chosen.order])
-
-    def sum(self, axis: int | None = None) -> Any:
-        """Sum of everything, of each word (0) or of each document (1)."""
-        if axis is None:
-            return float(self.sum(axis=1).sum())
-        return sums.doc_lengths(self) if axis in (1, -1) else sums.word_totals(self)
-
-    def word_doc_counts(self) -> NDArray[np.int64]:
-        """(words,): how many documents have a positive count of each word."""
-        return sums.word_doc_counts(self)
-
-    def weighted_sums(self, dense: NDArray[Any]) -> NDArray[np.float64]:
-        """(words, columns): counts summed over documents with the weights of each column of ``dense``."""
-        return sums.weighted_sums(self, dense)
 
 
 class MappedVotes:
@@ -167,27 +150,6 @@ class MappedVotes:
         parts = [np.concatenate(column) for column in columns]
         found = Votes.assembled(*parts, ids, self.annotators, self.classes, np.concatenate(silent))
         return found if chosen.order is None else found.take(chosen.order)
-
-    def per_pair(self) -> NDArray[np.int32]:
-        """How many votes each (document, class) pair has."""
-        return self._pair_counts(Votes.per_pair)
-
-    def yes_per_pair(self) -> NDArray[np.int32]:
-        """How many votes for "present" each (document, class) pair has."""
-        return self._pair_counts(Votes.yes_per_pair)
-
-    def _pair_counts(self, count: Callable[[Votes], NDArray[Any]]) -> NDArray[np.int32]:
-        table = np.zeros((self.n_docs, self.n_classes), dtype=np.int32)
-        for rows in sums.block_slices(self.n_docs):
-            table[rows] = count(self.take(rows))
-        return table
-
-    def per_annotator(self) -> NDArray[np.int64]:
-        """How many votes each annotator gave."""
-        given = np.zeros(self.n_annotators, dtype=np.int64)
-        for rows in sums.block_slices(self.n_docs):
-            given += self.take(rows).per_annotator()
-        return given
 
 
 def _renumbered(abstained: NDArray[np.int32], rows: slice | NDArray[np.int64], before: int) -> NDArray[np.int32]:

@@ -41,6 +41,7 @@ __all__ = [
     "ShardEntry",
     "check_shard",
     "names_of",
+    "own_version",
     "packed_strings",
     "read_json",
     "read_manifest",
@@ -88,12 +89,16 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """The last file of a folder: without it there is nothing to open."""
-        try:
-            written_by = version("palda")
-        except PackageNotFoundError:
-            written_by = "unknown"
-        head = {"format": _FORMAT, "format_version": FORMAT_VERSION, "palda": written_by}
-        write_json(folder / MANIFEST, head | asdict(self))
+        head = {"format": _FORMAT, "format_version": FORMAT_VERSION, "palda": own_version()}
+        write_json(folder / MANIFEST, head | asdict(self), indent=1)
+
+
+def own_version() -> str:
+    """Version of palda, if it is installed as a package."""
+    try:
+        return version("palda")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def shard_name(number: int) -> str:
@@ -168,9 +173,9 @@ def read_json(path: Path) -> Any:
         raise DataError("is damaged or cut short: it is not JSON; write the folder again", file=str(path)) from None
 
 
-def write_json(path: Path, content: Any) -> str:
+def write_json(path: Path, content: Any, indent: int | None = None) -> str:
     """Write a JSON file whole or not at all; its SHA-256."""
-    text = json.dumps(content, indent=1)
+    text = json.dumps(content, indent=indent)
     return _written(path, lambda unfinished: unfinished.write_text(text, encoding="ascii"))
 
 

@@ -34,7 +34,15 @@ if TYPE_CHECKING:
 
     Words = TextWords | ValueWords
 
-__all__ = ["DOCS_PER_SHARD", "check_new_folder", "put_in_place", "write_names", "write_part", "write_shards"]
+__all__ = [
+    "DOCS_PER_SHARD",
+    "check_new_folder",
+    "put_in_place",
+    "write_names",
+    "write_part",
+    "write_shards",
+    "write_words",
+]
 
 DOCS_PER_SHARD = 1 << 14
 """Documents in a shard, unless somebody wants another number."""
@@ -74,7 +82,7 @@ def write_shards(
     unfinished.mkdir(parents=True)
     try:
         axes = {"vocabulary": corpus.vocabulary, "classes": dataset.classes, "annotators": dataset.votes.annotators}
-        files = write_names(unfinished, axes, words)
+        files = ({} if words is None else write_words(unfinished, words)) | write_names(unfinished, axes)
         entries = [
             write_part(unfinished, number, dataset.take(slice(start, start + docs_per_shard)))
             for number, start in enumerate(range(0, len(dataset), docs_per_shard))
@@ -96,18 +104,19 @@ def check_new_folder(target: Path, *, force: bool) -> None:
             raise DataError(f"is there already; {advice}", file=str(target))
 
 
-def write_names(
-    folder: Path, axes: Mapping[str, Iterable[str]], words: TextWords | ValueWords | None
-) -> dict[str, str]:
-    """Write the files beside the shards; their digests."""
-    files = {NAMES: write_json(folder / NAMES, {axis: list(names) for axis, names in axes.items()})}
-    if words is not None:
-        from palda.data.stored_words import packed_words
+def write_names(folder: Path, axes: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Write the names of all axes but the documents; the digest of the file."""
+    return {NAMES: write_json(folder / NAMES, {axis: list(names) for axis, names in axes.items()})}
 
-        arrays, state = packed_words(words)
-        files[WORDS] = write_json(folder / WORDS, state)
-        if arrays:
-            files[WORDS_ARRAYS] = write_shard(folder / WORDS_ARRAYS, arrays)
+
+def write_words(folder: Path, words: Words) -> dict[str, str]:
+    """Write what turns new documents into counts; digests of the files."""
+    from palda.data.stored_words import packed_words
+
+    arrays, state = packed_words(words)
+    files = {WORDS: write_json(folder / WORDS, state)}
+    if arrays:
+        files[WORDS_ARRAYS] = write_shard(folder / WORDS_ARRAYS, arrays)
     return files
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "read_any_votes",
     "read_dataset",
     "read_gold",
+    "read_gold_votes",
     "stream_documents",
 ]
 
@@ -165,16 +166,22 @@ def read_gold(
 
     Documents and classes that the caller does not know are an error.
     """
+    axis, names = list(doc_ids), list(classes)
+    votes = read_gold_votes(path, names, encoding, axis)
+    gold = np.full((len(axis), len(names)), checks.BLANK, dtype=np.int8)
+    gold[votes.doc, votes.label] = votes.value
+    return gold
+
+
+def read_gold_votes(
+    path: Source, classes: Iterable[str], encoding: str | None = None, documents: Iterable[str] | None = None
+) -> Votes:
+    """Known labels as the votes of somebody who is always right; by default the documents are those that occur."""
     table = as_table(path, encoding)
     clash = checks.find_column(list(table.frame.columns), "annotator", None, table.where)
     if clash is not None:
         table.where.fail("known labels have no annotators; remove the column, or is this a file of votes?", None, clash)
-    table = replace(table, frame=table.frame.assign(annotator="gold"))
-    axis, names = list(doc_ids), list(classes)
-    votes = read_votes(table, axis, classes=names)
-    gold = np.full((len(axis), len(names)), checks.BLANK, dtype=np.int8)
-    gold[votes.doc, votes.label] = votes.value
-    return gold
+    return read_votes(replace(table, frame=table.frame.assign(annotator="gold")), documents, classes=classes)
 
 
 def guess_format(path: Source, encoding: str | None = None) -> str:

@@ -6,21 +6,21 @@ import ast
 import json
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from palda.data import axes, checks
-from palda.data.annotations import votes_from_matrix
+from palda.data.annotations import records_from_matrix
 from palda.data.files import Table, as_table
 from palda.data.types import Documents, Values, Votes, names_array
-from palda.data.votes import LONG_COLUMNS
+from palda.data.votes import LONG_COLUMNS, VoteRecords
 from palda.errors import DataError, PaldaWarning
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Source = str | os.PathLike[str] | pd.DataFrame | Table
     Layout = Literal["auto", "long", "wide", "lists"]
 
-__all__ = ["read_documents", "read_votes"]
+__all__ = ["VoteRows", "read_documents", "read_votes", "vote_rows", "warn_about_blanks"]
 
 
 def read_documents(
@@ -214,9 +214,41 @@ def read_votes(
     -------
     Votes
     """
+    rows = vote_rows(
+        as_table(source, encoding), documents, classes=classes, layout=layout, partial=partial, present_at=present_at,
+        ignore=ignore, blank=blank, columns=columns,
+    )  # fmt: skip
+    if blank is None and rows.n_blank:
+        warn_about_blanks(rows.n_blank, rows.first_blank)
+    return rows.records.votes(duplicates)
+
+
+class VoteRows(NamedTuple):
+    """Records of a table of votes, how it is laid out, and how many cells of lists are blank."""
+
+    records: VoteRecords
+    layout: Layout
+    n_blank: int = 0
+    first_blank: str = ""
+
+
+def vote_rows(
+    table: Table,
+    documents: Any = None,
+    *,
+    classes: Iterable[str] | None = None,
+    layout: Layout = "auto",
+    partial: bool = False,
+    present_at: float | None = None,
+    ignore: Collection[str] = (),
+    blank: Literal["abstained", "none"] | None = None,
+    columns: Mapping[str, str | None] | None = None,
+    whole: bool = True,
+) -> VoteRows:
+    """Records of a table, options as in ``read_votes``; of a table that is not ``whole``, no list need name a class."""
     checks.require_choice(layout, ("auto", "long", "wide", "lists"), "layout")
     checks.require_choice(blank, (None, "abstained", "none"), "blank")
-    table = as_table(source, encoding)
+    columns = columns or {}
     _check_ignored(table, ignore)
     frame = table.frame.drop(columns=list(ignore))
     table = replace(table, frame=frame)
@@ -225,18 +257,33 @@ def read_votes(
     chosen = _layout(frame, found, columns) if layout == "auto" else layout
     if chosen == "long":
         named = {role: found[role] for role in (*LONG_COLUMNS, "time")}
-        return Votes.from_frame(
-            frame, documents=documents, classes=classes, present_at=present_at, duplicates=duplicates,
-            where=table.where, declared=table.declared, **named,
+        records = VoteRecords.from_frame(
+            frame, documents=documents, classes=classes, present_at=present_at, where=table.where,
+            declared=table.declared, **named,
         )  # fmt: skip
+        return VoteRows(records, chosen)
     if chosen == "wide":
         matrix, names = _wide_matrix(table, found, classes, present_at)
-    elif present_at is not None:
+        return VoteRows(_annotation_records(table, found, matrix, names, documents), chosen)
+    if present_at is not None:
         raise DataError("present_at needs scores, but the votes are lists of classes", file=table.where.file)
-    else:
-        matrix, names = _list_matrix(table, found, classes, partial=partial, blank=blank)
-    return _annotations_to_votes(
-        table, found, matrix, names, documents, duplicates, unite=found["labels"] is None and chosen == "lists"
+    matrix, names, silent = _list_matrix(table, found, classes, partial=partial, blank=blank, whole=whole)
+    unite = found["labels"] is None
+    records = _annotation_records(table, found, matrix, names, documents, unite=unite)
+    if not silent.any():
+        return VoteRows(records, chosen)
+    column = found["labels"] or found["label"]
+    first = f"{table.where.file or 'votes'}, row {table.where.row(int(np.argmax(silent)))}, column {column!r}"
+    return VoteRows(records, chosen, int(np.count_nonzero(silent)), first)
+
+
+def warn_about_blanks(n_blank: int, first: str) -> None:
+    """Say what blank cells were taken for, as nobody has said what they mean."""
+    warnings.warn(
+        f"{first}: {n_blank} blank cells were read as abstentions; if they mean that no class applies,"
+        " pass blank='none' (or write []), else pass blank='abstained'",
+        PaldaWarning,
+        stacklevel=3,
     )
 
 
@@ -250,7 +297,7 @@ def _check_ignored(table: Table, ignore: Collection[str]) -> None:
             )
 
 
-def _layout(frame: pd.DataFrame, found: dict[str, str | None], given: dict[str, str | None]) -> Layout:
+def _layout(frame: pd.DataFrame, found: dict[str, str | None], given: Mapping[str, str | None]) -> Layout:
     if found["label"] and found["value"] and not given.get("labels"):
         return "long"
     column = found["labels"] or found["label"]
@@ -294,7 +341,9 @@ def _list_matrix(
     *,
     partial: bool,
     blank: Literal["abstained", "none"] | None,
-) -> tuple[NDArray[np.int8], Strings]:
+    whole: bool,
+) -> tuple[NDArray[np.int8], Strings, NDArray[np.bool_]]:
+    """What each row says about each class, the classes, and which rows are blank."""
     column = found["labels"] or found["label"]
     if column is None:
         table.where.fail("no column of class lists; name it 'labels' or pass labels='...'")
@@ -306,7 +355,7 @@ def _list_matrix(
         table.where.fail(problem, int(np.argmax(codes == cell)), column)
     found_names = sorted({name for names in sets if names is not None for name in names})
     axis = names_array(found_names) if classes is None else axes.given_axis(classes, "class")
-    if not len(axis):
+    if not len(axis) and whole:
         table.where.fail("no class is named in any list; say which there are with classes=[...]", column=column)
     unknown = set(found_names) - set(axis)
     if unknown:
@@ -321,20 +370,7 @@ def _list_matrix(
                 rows[cell] = 0
             rows[cell, [place[name] for name in names or ()]] = 1
     silent = np.array([names is None for names in sets])[codes]
-    if blank is None and silent.any():
-        _warn_about_blanks(table, silent, column)
-    return rows[codes], axis
-
-
-def _warn_about_blanks(table: Table, silent: NDArray[np.bool_], column: str) -> None:
-    first = table.where.row(int(np.argmax(silent)))
-    place = f"{table.where.file or 'votes'}, row {first}, column {column!r}"
-    warnings.warn(
-        f"{place}: {np.count_nonzero(silent)} blank cells were read as abstentions; if they mean that no class applies,"
-        " pass blank='none' (or write []), else pass blank='abstained'",
-        PaldaWarning,
-        stacklevel=4,
-    )
+    return rows[codes], axis, silent
 
 
 def _label_set(cell: object) -> list[str] | Literal["broken"] | None:
@@ -368,37 +404,23 @@ def _names(cells: object) -> list[str] | Literal["broken"]:
     return [name for name in map(checks.name_text, cells) if name]
 
 
-def _annotations_to_votes(
+def _annotation_records(
     table: Table,
     found: dict[str, str | None],
     matrix: NDArray[np.int8],
     classes: Strings,
     documents: Any,
-    duplicates: checks.DuplicateRule,
     *,
-    unite: bool,
-) -> Votes:
-    """Votes from one row of ``matrix`` a record; with ``unite``, records of one annotator on one document are one."""
+    unite: bool = False,
+) -> VoteRecords:
+    """Records from one row of ``matrix`` an answer; with ``unite``, all of one annotator on one document are one."""
     frame, where = table.frame, table.where
     doc, doc_ids = axes.codes_of(
         frame[found["doc"]], "document", documents, where, by_name=False, declared=table.declared
     )
     annotator, annotators = axes.codes_of(frame[found["annotator"]], "annotator", None, where, declared=table.declared)
     time = None if unite or found["time"] is None else axes.times_of(frame[found["time"]], where)
-    if unite:
-        looks = doc.astype(np.int64) * len(annotators) + annotator
-        _, first, look = np.unique(looks, return_index=True, return_inverse=True)
-        united = np.full((len(first), len(classes)), checks.BLANK, dtype=np.int8)
-        np.maximum.at(united, look, matrix)
-        doc, annotator, matrix, where = doc[first], annotator[first], united, where.subset(first)
-    return votes_from_matrix(
-        doc,
-        annotator,
-        matrix,
-        doc_ids=doc_ids,
-        annotators=annotators,
-        classes=classes,
-        time=time,
-        duplicates=duplicates,
-        where=where,
-    )
+    return records_from_matrix(
+        doc, annotator, matrix, doc_ids=doc_ids, annotators=annotators, classes=classes, where=where, time=time,
+        unite=unite,
+    )  # fmt: skip

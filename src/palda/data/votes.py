@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from palda.data.frozen import Rows, Strings
 
-__all__ = ["LONG_COLUMNS", "Votes"]
+__all__ = ["LONG_COLUMNS", "VoteRecords", "Votes"]
 
 LONG_COLUMNS = ("doc", "annotator", "label", "value")
 
@@ -321,37 +321,16 @@ class Votes(Frozen):
         column's categories, else of first appearance. Annotators and classes are sorted unless categorical or given.
         ``doc=``, ``annotator=``, ``label=``, ``value=`` and ``time=`` name columns that no alias finds.
         """
-        from palda.data import axes
-
-        where = where or checks.Where(first_row=0)
-        found = axes.roles(frame, (*LONG_COLUMNS, "time"), columns, where)
-        axes.require(found, LONG_COLUMNS, frame, where)
-        value = axes.values_of(frame[found["value"]], present_at, where)
-        doc, doc_ids = axes.codes_of(
-            frame[found["doc"]], "document", documents, where, by_name=False, declared=declared
-        )
-        annotator, annotators = axes.codes_of(frame[found["annotator"]], "annotator", None, where, declared=declared)
-        label, names = axes.codes_of(
-            frame[found["label"]],
-            "class",
-            classes,
-            where,
-            declared=declared,
-            may_be_blank=value == checks.BLANK,
-        )
-        time = axes.times_of(frame[found["time"]], where) if found["time"] else None
-        return cls.from_codes(
-            doc,
-            annotator,
-            label,
-            value,
-            doc_ids=doc_ids,
-            annotators=annotators,
-            classes=names,
-            time=time,
-            duplicates=duplicates,
+        records = VoteRecords.from_frame(
+            frame,
+            documents=documents,
+            classes=classes,
+            present_at=present_at,
             where=where,
+            declared=declared,
+            **columns,
         )
+        return records.votes(duplicates)
 
     def to_frame(self) -> pd.DataFrame:
         """Votes as a long frame; its categorical columns carry all names, so ``from_frame`` gives the same votes back.
@@ -374,3 +353,70 @@ class Votes(Frozen):
                 "value": value,
             }
         )
+
+
+@dataclass(frozen=True)
+class VoteRecords:
+    """Rows of a file of votes as positions into three axes, before it is settled what counts where some disagree.
+
+    A ``value`` of -1 is a look without a judgement. With ``unite``, the rows of one annotator on one document are one
+    answer, to which each adds.
+    """
+
+    doc: NDArray[np.integer[Any]]
+    annotator: NDArray[np.integer[Any]]
+    label: NDArray[np.integer[Any]]
+    value: NDArray[np.integer[Any]]
+    doc_ids: Strings
+    annotators: Strings
+    classes: Strings
+    where: checks.Where
+    time: NDArray[np.float64] | None = None
+    unite: bool = False
+
+    def votes(self, duplicates: checks.DuplicateRule = "error") -> Votes:
+        """What counts of them."""
+        rows = self._united() if self.unite else np.arange(len(self.value))
+        return Votes.from_codes(
+            self.doc[rows], self.annotator[rows], self.label[rows], self.value[rows], doc_ids=self.doc_ids,
+            annotators=self.annotators, classes=self.classes, time=None if self.time is None else self.time[rows],
+            duplicates=duplicates, where=self.where.subset(rows) if self.unite else self.where,
+        )  # fmt: skip
+
+    def _united(self) -> NDArray[np.int64]:
+        """For each annotator, document and class the row that says most: present rather than absent."""
+        key = self.doc.astype(np.int64) * len(self.annotators) + self.annotator
+        key = key * (len(self.classes) + 1) + self.label + 1
+        order = np.lexsort((-self.value, key))
+        first = np.ones(len(order), dtype=bool)
+        first[1:] = key[order][1:] != key[order][:-1]
+        return order[first]
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        documents: Iterable[object] | None = None,
+        classes: Iterable[object] | None = None,
+        present_at: float | None = None,
+        where: checks.Where | None = None,
+        declared: bool = True,
+        **columns: str | None,
+    ) -> VoteRecords:
+        """Records of a long frame, as ``Votes.from_frame`` reads it."""
+        from palda.data import axes
+
+        where = where or checks.Where(first_row=0)
+        found = axes.roles(frame, (*LONG_COLUMNS, "time"), columns, where)
+        axes.require(found, LONG_COLUMNS, frame, where)
+        value = axes.values_of(frame[found["value"]], present_at, where)
+        doc, doc_ids = axes.codes_of(
+            frame[found["doc"]], "document", documents, where, by_name=False, declared=declared
+        )
+        annotator, annotators = axes.codes_of(frame[found["annotator"]], "annotator", None, where, declared=declared)
+        label, names = axes.codes_of(
+            frame[found["label"]], "class", classes, where, declared=declared, may_be_blank=value == checks.BLANK
+        )
+        time = axes.times_of(frame[found["time"]], where) if found["time"] else None
+        return cls(doc, annotator, label, value, doc_ids, annotators, names, where, time)

@@ -23,7 +23,7 @@ from palda.data.value_words import ValueWords
 from palda.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -127,10 +127,35 @@ class TextWords(TransformerMixin, BaseEstimator):
                 raise
             raise DataError(self._why_empty(analyse)) from None
         names = vectorizer.get_feature_names_out()
-        kept = self._frequent_columns(counts, names)
+        totals = np.bincount(counts.indices, weights=counts.data, minlength=len(names)).astype(np.int64)
+        kept = self._frequent_columns(totals, np.bincount(counts.indices, minlength=len(names)), names)
         self.vocabulary_ = {str(name): column for column, name in enumerate(names[kept])}
         self.spellings_ = analyse.spellings(names[kept])
         return sparse.csr_array(counts[:, kept])
+
+    def fit_chunks(self, chunks: Iterable[Iterable[str]]) -> TextWords:
+        """Learn the vocabulary of texts that come some at a time, as ``fit`` learns it from all of them.
+
+        What is kept of a chunk is how often each distinct term occurs, not its texts.
+        """
+        self._check_options()
+        analyse = _Analyser(self)
+        totals: Counter[str] = Counter()
+        in_docs: Counter[str] = Counter()
+        for texts in chunks:
+            for text in _checked_texts(texts):
+                terms = analyse(text)
+                totals.update(terms)
+                in_docs.update(set(terms))
+        if not totals:
+            raise DataError(self._why_empty(analyse))
+        names = np.array(sorted(totals), dtype=object)
+        seen, in_texts = (
+            np.fromiter(map(numbers.__getitem__, names), np.int64, len(names)) for numbers in (totals, in_docs)
+        )
+        kept = self._frequent_columns(seen, in_texts, names)
+        self.vocabulary_ = {str(name): column for column, name in enumerate(names[kept])}
+        return self
 
     def transform(self, X: Iterable[str]) -> Counts:
         """Count the vocabulary's words: (texts, words), sparse 32-bit integers."""
@@ -143,7 +168,15 @@ class TextWords(TransformerMixin, BaseEstimator):
         training texts or was too rare there.
         """
         check_is_fitted(self, "vocabulary_")
+        return self._counted(X, _Analyser(self))
+
+    def chunk_counter(self) -> Callable[[Iterable[str]], Counts]:
+        """``transform`` for chunk after chunk, which remembers the stems that it has worked out."""
+        check_is_fitted(self, "vocabulary_")
         analyse = _Analyser(self)
+        return lambda texts: self._counted(texts, analyse)[0]
+
+    def _counted(self, texts: Iterable[str], analyse: _Analyser) -> tuple[Counts, NDArray[np.int64]]:
         lengths: list[int] = []
 
         def terms(text: str) -> list[str]:
@@ -152,7 +185,7 @@ class TextWords(TransformerMixin, BaseEstimator):
             return found
 
         vectorizer = CountVectorizer(analyzer=terms, vocabulary=self.vocabulary_, dtype=np.int32)
-        counts: Counts = sparse.csr_array(vectorizer.transform(_checked_texts(X)))
+        counts: Counts = sparse.csr_array(vectorizer.transform(_checked_texts(texts)))
         seen = np.asarray(counts.sum(axis=1), dtype=np.int64)
         return counts, np.array(lengths, dtype=np.int64) - seen
 
@@ -190,10 +223,10 @@ class TextWords(TransformerMixin, BaseEstimator):
             return "every word is left out: by stop_words, by min_length or by numbers=False"
         return f"no text has the {self.ngrams[0]} words in a row that ngrams={self.ngrams!r} asks for"
 
-    def _frequent_columns(self, counts: Any, names: Strings) -> NDArray[np.int64]:
+    def _frequent_columns(
+        self, totals: NDArray[np.int64], in_docs: NDArray[np.int64], names: Strings
+    ) -> NDArray[np.int64]:
         """Columns that min_count, min_docs and max_words leave, in alphabetical order."""
-        totals = np.bincount(counts.indices, weights=counts.data, minlength=len(names)).astype(np.int64)
-        in_docs = np.bincount(counts.indices, minlength=len(names))
         columns = np.arange(len(names))
         for option, least, numbers, seen in (
             ("min_count", self.min_count, totals, "seen {} times"),

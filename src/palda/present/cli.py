@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from palda.errors import PaldaError
-from palda.present.commands import apply, inspect, learn, play
+from palda.present.commands import apply, inspect, learn, play, store
 from palda.present.commands.paper import reproduce
 from palda.present.console import ClosedPipeError, as_options, printable
 
@@ -55,6 +55,7 @@ for _command in (
     inspect.report,
     apply.evaluate,
     learn.aggregate,
+    store.shard,
     play.simulate,
     play.demo,
 ):

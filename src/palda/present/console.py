@@ -29,6 +29,7 @@ _OPTIONS = {
     "encoding": "--encoding", "id": "--id", "ignore": "--ignore", "language": "--language", "layout": "--layout",
     "max_iter": "--max-iter", "min_count": "--min-count", "present_at": "--present-at", "text": "--text",
     "from_name": "--question", "answer": "--question", "output": "--question", "doc": "--id",
+    "docs_per_shard": "--docs-per-shard", "force": "--force", "resume": "--resume",
 }  # fmt: skip
 _ROLES = ("annotator", "label", "labels", "value", "time")
 _ADVICE = re.compile(rf"\b({'|'.join((*_OPTIONS, *_ROLES))})=(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[\w.]*)")
@@ -43,7 +44,7 @@ def as_options(message: str) -> str:
 
     def option(found: re.Match[str]) -> str:
         name, value = found[1], ",".join(part.strip(" '\"") for part in found[2].strip("[]").split(","))
-        value = "none" if value == "None" else value
+        value = {"None": "none", "True": ""}.get(value, value)  # True is a flag's
         return f"{_OPTIONS[name]} {value}".strip() if name in _OPTIONS else f"--column {name}={value}"
 
     return _ADVICE.sub(option, message)
@@ -165,6 +166,14 @@ class ShareBar:
     ) -> None:
         if self._progress:
             self._progress.stop()
+
+    def step(self, what: str, share: float, n_done: int) -> None:
+        """``n_done`` items, and this share of a step, are done; the time that is left is that of the step."""
+        if self._progress:
+            if what != self._what:
+                self._what = what
+                self._progress.reset(self._task)
+            self._progress.update(self._task, completed=share, description=f"{what}: {n_done:,}")
 
     def move(self, share: float, n_done: int) -> None:
         """``n_done`` items, and this share of everything, are done."""

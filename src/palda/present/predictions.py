@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from palda.data.types import Documents
 from palda.errors import PaldaError
@@ -12,13 +14,15 @@ from palda.present.views import label_records, shown_words
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from palda.data.frozen import Strings
+    from palda.data.shards import ShardFolder
     from palda.data.sources import DocumentChunk
     from palda.data.types import Counts
     from palda.estimators import PALDA, CrowdPALDA
 
     Record = dict[str, Any]
 
-__all__ = ["counts_of", "predictions"]
+__all__ = ["CountedChunk", "counted_documents", "counts_of", "predictions", "stored_documents"]
 
 
 def counts_of(model: PALDA | CrowdPALDA, documents: Any) -> Counts:
@@ -34,9 +38,39 @@ def counts_of(model: PALDA | CrowdPALDA, documents: Any) -> Counts:
     return counts
 
 
+class CountedChunk(NamedTuple):
+    """Some documents that are to be labelled, and what share of all has been read with them."""
+
+    doc_ids: Strings
+    counts: Counts
+    share: float
+
+
+def counted_documents(model: PALDA | CrowdPALDA, chunks: Iterable[DocumentChunk]) -> Iterator[CountedChunk]:
+    """Documents of a file, counted."""
+    for documents, share in chunks:
+        yield CountedChunk(documents.doc_ids, counts_of(model, documents), share)
+
+
+def stored_documents(model: PALDA | CrowdPALDA, folder: ShardFolder, size: int) -> Iterator[CountedChunk]:
+    """Documents of a folder of shards: its counts, or those of its texts if it counted other words."""
+    is_counted = np.array_equal(folder.vocabulary, model.vocabulary_)
+    if not is_counted and not folder.has_texts:
+        raise PaldaError(
+            f"{folder.path} counts other words than the model, and has no texts; "
+            "predict from the documents themselves, or shard them without --no-texts"
+        )
+    for start in range(0, len(folder), size):
+        rows = slice(start, min(start + size, len(folder)))
+        doc_ids = folder.ids(rows)
+        texts = None if is_counted else folder.texts(rows)
+        counts = folder.counts[rows] if texts is None else counts_of(model, Documents(doc_ids, texts))
+        yield CountedChunk(doc_ids, counts, rows.stop / len(folder))
+
+
 def predictions(
     model: PALDA | CrowdPALDA,
-    chunks: Iterable[DocumentChunk],
+    chunks: Iterable[CountedChunk],
     n_words: int = 0,
     watch: Callable[[float, int], None] | None = None,
 ) -> Iterator[list[Record]]:
@@ -47,15 +81,14 @@ def predictions(
     been read, and how many documents that were.
     """
     n_done = 0
-    for documents, share in chunks:
-        counts = counts_of(model, documents)
+    for doc_ids, counts, share in chunks:
         probs = model.predict_proba(counts)
         names = model.classes_.tolist()
-        for block in label_records(documents.doc_ids, probs, names, model.thresholds_, block=len(documents)):
+        for block in label_records(doc_ids, probs, names, model.thresholds_, block=len(doc_ids)):
             if n_words:
                 _add_words(model, counts, block, n_words)
             yield block
-        n_done += len(documents)
+        n_done += len(doc_ids)
         if watch is not None:
             watch(share, n_done)
 

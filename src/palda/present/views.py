@@ -10,6 +10,7 @@ import numpy as np
 
 from palda import metrics
 from palda.annotators.verdicts import VERDICTS
+from palda.data.types import Votes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data.frozen import Strings
-    from palda.data.types import Dataset, Votes
+    from palda.data.shards import ShardFolder
+    from palda.data.stretches import VoteRows
+    from palda.data.types import Dataset
     from palda.estimators import PALDA, CrowdPALDA
 
     Array = NDArray[np.float64]
@@ -45,6 +48,7 @@ __all__ = [
 SUSPICIOUS = ("adversarial", "spammer")
 _CERTAIN, _DOUBTFUL = 0.9, 0.7
 _BLOCK = 1000
+_MOST_VOTES = 20_000_000  # on disk, that agreement is measured on
 _ANNOTATOR_COLUMNS = {
     "annotator": "", "quality": ".2f", "low": ".2f", "high": ".2f", "sensitivity": ".2f", "specificity": ".2f",
     "n_votes": ",", "verdict": "",
@@ -151,7 +155,7 @@ def crowd_summary(votes: Votes, consensus: Array, quality: pd.DataFrame, *, conv
     return CrowdSummary(**_counted(votes, consensus, quality), converged=converged)
 
 
-def fit_summary(model: CrowdPALDA, dataset: Dataset) -> FitSummary:
+def fit_summary(model: CrowdPALDA, dataset: Dataset | ShardFolder) -> FitSummary:
     """Summary of a fitted model and what it learned from."""
     return FitSummary(
         **_counted(dataset.votes, model.consensus_, model.annotator_quality_),
@@ -164,7 +168,7 @@ def fit_summary(model: CrowdPALDA, dataset: Dataset) -> FitSummary:
     )
 
 
-def _counted(votes: Votes, consensus: Array, quality: pd.DataFrame) -> Record:
+def _counted(votes: VoteRows, consensus: Array, quality: pd.DataFrame) -> Record:
     names, found = quality["annotator"].tolist(), quality["verdict"].tolist()
     numbers = Counter(found)
     certainty = np.maximum(consensus, 1.0 - consensus)
@@ -177,12 +181,20 @@ def _counted(votes: Votes, consensus: Array, quality: pd.DataFrame) -> Record:
         "n_votes": len(votes),
         "n_annotators": votes.n_annotators,
         "classes": votes.classes.tolist(),
-        "agreement": float(metrics.label_set_alpha(votes).alpha),
+        "agreement": float(metrics.label_set_alpha(_in_memory(votes)).alpha),
         "verdicts": {verdict: numbers[verdict] for verdict in VERDICTS if numbers[verdict]},
         "suspicious": {kind: listed for kind, listed in accused.items() if listed},
         "certain_share": float((certainty >= _CERTAIN).mean()),
         "n_doubtful": int(np.count_nonzero(certainty < _DOUBTFUL)),
     }
+
+
+def _in_memory(votes: VoteRows) -> Votes:
+    """All votes, or of very many on disk those on documents that are evenly spread."""
+    if isinstance(votes, Votes):
+        return votes
+    step = max(1, -(-len(votes) // _MOST_VOTES))
+    return votes.take(np.arange(0, votes.n_docs, step))
 
 
 def annotator_view(quality: pd.DataFrame) -> View:

@@ -19,7 +19,10 @@ _CHUNK, _EXPLAINED_CHUNK = 5000, 500  # documents in memory at a time
 def predict(
     model: opt.Model,
     documents: Annotated[
-        Path, typer.Argument(help="New documents: CSV, TSV, JSON lines or Parquet; - is standard input.")
+        Path,
+        typer.Argument(
+            help="New documents: CSV, TSV, JSON lines, Parquet, or a folder of shards; - for standard input."
+        ),
     ],
     output: opt.Output = None,
     explain: Annotated[
@@ -42,16 +45,21 @@ def predict(
     form = form_of(output, **one_of(as_json=as_json, as_csv=as_csv))
     if output is not None:
         check_target(output, force=force)
+    from palda.data.shards import is_shards, open_shards
     from palda.data.sources import stream_documents
     from palda.estimators import load
-    from palda.present.predictions import predictions
+    from palda.present.predictions import counted_documents, predictions, stored_documents
     from palda.present.standard_input import local
 
     found = load(model).set_params(n_jobs=jobs)
     no_bar = quiet or (output is None and sys.stdout.isatty())  # the results show how far things are
     with Talk(quiet=quiet).notes(), local(documents) as file, ShareBar("documents", quiet=no_bar) as bar:
         size = _EXPLAINED_CHUNK if explain else _CHUNK
-        chunks = stream_documents(file, id=id_, text=text, encoding=encoding, size=size)
+        if is_shards(file):
+            chunks = stored_documents(found, open_shards(file), size)
+        else:
+            read = stream_documents(file, id=id_, text=text, encoding=encoding, size=size)
+            chunks = counted_documents(found, read)
         blocks = predictions(found, chunks, words if explain else 0, bar.move)
         emit_records(blocks, output, "jsonl" if as_json else form, force=force)
 

@@ -11,6 +11,7 @@ from palda.present import options as opt
 
 if TYPE_CHECKING:
     from palda.data.sources import ReadOptions
+    from palda.data.types import Dataset
 
 __all__ = ["aggregate", "fit", "one_of", "read_options"]
 
@@ -22,7 +23,8 @@ def fit(
     documents: Annotated[
         Path,
         typer.Argument(
-            help="Documents, or one file with documents and votes; - is standard input.", show_default=False
+            help="Documents, one file with documents and votes, or a folder of palda shard; - is standard input.",
+            show_default=False,
         ),
     ],
     votes: Annotated[
@@ -112,7 +114,8 @@ def fit(
         column=column, ignore=ignore, duplicates=duplicates, encoding=encoding,
     )  # fmt: skip
     talk = Talk(quiet=quiet)
-    from palda.present.fitting import Plan, fit_and_save, read_files, show
+    from palda.data.shards import ShardFolder, is_shards
+    from palda.present.fitting import Plan, checked_folder, fit_and_save, fit_folder_and_save, read_files, show
     from palda.present.long_fits import checkpoint_for, stoppable
     from palda.present.views import fit_summary
 
@@ -130,11 +133,19 @@ def fit(
         seed,
         jobs,
     )
+    keep: dict[str, bool] = {"keep_texts": not no_texts, "verbose": not quiet}
     with talk.notes():
-        dataset = read_files(documents, votes, gold, chosen, keep_gold=not no_gold)
-        talk.say(f"{len(dataset):,} documents, {len(dataset.votes):,} votes; fitting, which takes a while")
+        given: ShardFolder | Dataset
+        if is_shards(documents):
+            given = checked_folder(documents, votes, chosen, plan)
+        else:
+            given = read_files(documents, votes, gold, chosen, keep_gold=not no_gold)
+        talk.say(f"{len(given):,} documents, {len(given.votes):,} votes; fitting, which takes a while")
         with stoppable(checkpoint, talk, resume=resume) as used:
-            model = fit_and_save(dataset, plan, output, used, keep_texts=not no_texts, verbose=not quiet)
+            if isinstance(given, ShardFolder):
+                model = fit_folder_and_save(given, gold, plan, output, used, **keep)
+            else:
+                model = fit_and_save(given, plan, output, used, **keep)
         if model.interrupted_ and checkpoint.exists:
             talk.say("the model is the best so far; to go on, repeat the command with --resume --force")
     if report is not None:
@@ -142,7 +153,7 @@ def fit(
         from palda.present.commands.inspect import title_of, write_report_of
 
         write_report_of(load(output), report, title_of(output), force=force)
-    show(fit_summary(model, dataset), output, report, as_json=as_json)
+    show(fit_summary(model, given), output, report, as_json=as_json)
 
 
 def aggregate(
