@@ -54,6 +54,7 @@ class Plan:
     n_bins: int
     seed: int
     n_jobs: int | None
+    engine: str | None = None
 
     def words_for(self, dataset: Dataset) -> TextWords | ValueWords:
         """What turns the documents into counts."""
@@ -71,8 +72,8 @@ class Plan:
         """Estimator with the settings asked for."""
         return CrowdPALDA(
             self.n_topics, annotators=self.annotators, label_prior=self.label_prior, algorithm=self.algorithm,
-            max_iter=self.max_iter,
-            n_jobs=self.n_jobs, random_state=self.seed, verbose=int(verbose),
+            max_iter=self.max_iter, n_jobs=self.n_jobs, engine=self.engine, random_state=self.seed,
+            verbose=int(verbose),
         )  # fmt: skip
 
 

@@ -225,6 +225,15 @@ Jobs = Annotated[
     int | None,
     typer.Option("--jobs", "-j", min=1, help="Threads.", show_default="one a core", rich_help_panel=_RUN),
 ]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        help='Where documents are worked on: threads, dask (processes here), or a Dask scheduler, "tcp://host:8786".',
+        show_default="threads",
+        rich_help_panel=_RUN,
+    ),
+]
 CheckpointMinutes = Annotated[
     float,
     typer.Option(

@@ -96,6 +96,7 @@ def fit(
     encoding: opt.Encoding = None,
     seed: opt.Seed = 0,
     jobs: opt.Jobs = None,
+    engine: opt.Engine = None,
     checkpoint_minutes: opt.CheckpointMinutes = 10.0,
     resume: opt.Resume = False,
     quiet: opt.Quiet = False,
@@ -132,6 +133,7 @@ def fit(
         bins,
         seed,
         jobs,
+        engine,
     )
     keep: dict[str, bool] = {"keep_texts": not no_texts, "verbose": not quiet}
     with talk.notes():
