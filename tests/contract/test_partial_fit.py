@@ -142,8 +142,8 @@ def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:
     model = gone_on(BATCHES[:1])
     before = model.predict_proba(COUNTS[TEST])
     frame = VOTES.take(BATCHES[1]).to_frame().astype(dict.fromkeys(("doc", "annotator", "label"), str))
+    strange = frame.assign(label=frame["label"].replace(str(VOTES.classes[0]), "gossip"))
     with pytest.raises(DataError, match="class 'gossip' is not among"):
-        strange = frame.assign(label=frame["label"].replace(str(VOTES.classes[0]), "gossip"))
         model.partial_fit(COUNTS[BATCHES[1]], strange, doc_ids=VOTES.doc_ids[BATCHES[1]])
     with pytest.raises(ValueError, match="features"):
         model.partial_fit(COUNTS[BATCHES[1]][:, :-1], VOTES.take(BATCHES[1]))
