@@ -10,7 +10,7 @@ import json
 import math
 import os
 import platform
-import tempfile
+import secrets
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -168,20 +168,20 @@ class Store:
 
 def write_atomically(path: Path, text: str) -> None:
     """Replace a file's text; whoever reads it meanwhile sees the old text or the new one, never a part."""
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+        file = unfinished.open("w", encoding="utf-8")
     except OSError as failed:
         raise PaldaError(f"{path.parent} cannot be written to ({failed.strerror}); choose another folder") from None
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def versions() -> dict[str, str]:

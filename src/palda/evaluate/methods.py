@@ -31,7 +31,7 @@ __all__ = ["METHODS", "REFERENCES", "Fitted", "Method", "new_cell"]
 REFERENCES = ("nothing", "majority")
 """Rows that learn nothing from a document: what they reach is what a measure gives away."""
 
-_LEFT_OUT = ("random_state", "n_jobs", "verbose")  # the seed is the cell's own; the others change no result
+_LEFT_OUT = ("random_state", "n_jobs", "engine", "verbose")  # the seed is the cell's own; the others change no result
 
 
 class Fitted(NamedTuple):
