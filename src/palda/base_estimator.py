@@ -168,6 +168,7 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
 
     def _plan(self, counts: CountRows, n_classes: int, settings: Settings) -> tuple[TopicPlan, int]:
         """How topics are fitted, and a seed for everything else that is drawn."""
+        self.__dict__.pop("out_of_fold_probs_", None)  # of an earlier fit
         self.n_topics_ = default_n_topics(counts, n_classes) if self.n_topics == "auto" else int(self.n_topics)
         *seeds, seed = draw_seeds(self.random_state, self.n_init + 1, settings.journal)
 

@@ -106,7 +106,7 @@ class PALDA(ClassifierMixin, TopicEstimator):
         (classes,): from which probability on a class is predicted.
     out_of_fold_probs_
         (documents, classes): what models that have not seen them predict for the training documents; only where the
-        label prior learns, and not kept in files.
+        label prior learns. Files keep it in single precision.
     n_topics_
         Number of topics.
     interrupted_
@@ -177,12 +177,13 @@ class PALDA(ClassifierMixin, TopicEstimator):
         return self
 
     def _add_state(self, arrays: dict[str, NDArray[Any]], state: dict[str, Any]) -> None:
-        del arrays
+        arrays |= _out_of_fold_arrays(self)
         state["classes"] = self.classes_.tolist()
 
     def _take_state(self, saved: SavedModel, trusted: tuple[str, ...]) -> None:
         super()._take_state(saved, trusted)
         self.classes_ = class_names(as_many(saved.state["classes"], self._params.class_prior, "classes"))
+        _take_out_of_fold(self, saved)
 
     def score(self, X: Any, y: Any) -> float:
         """Micro-F1 of the predictions against the truth; unknown labels are left out."""
@@ -428,6 +429,7 @@ class CrowdPALDA(TopicEstimator):
             "vote_counts": self._vote_counts,
             "vote_log_likelihoods": self.vote_log_likelihoods_,
         }
+        arrays |= _out_of_fold_arrays(self)
         names = {"classes": self.classes_, "annotators": self.annotators_, "doc_ids": self.doc_ids_}
         state |= {name: values.tolist() for name, values in names.items()}
 
@@ -439,6 +441,22 @@ class CrowdPALDA(TopicEstimator):
         self.classes_ = names_array(as_many(saved.state["classes"], self._params.class_prior, "classes"))
         self.annotators_ = names_array(as_many(saved.state["annotators"], self._belief.posterior, "annotators"))
         self.doc_ids_ = names_array(as_many(saved.state["doc_ids"], self.consensus_, "documents"))
+        _take_out_of_fold(self, saved, len(self.doc_ids_))
+
+
+def _out_of_fold_arrays(model: TopicEstimator) -> dict[str, NDArray[Any]]:
+    """What was predicted out of fold, where it was: in single precision, since only curves are drawn from it."""
+    probs: Array | None = getattr(model, "out_of_fold_probs_", None)
+    return {} if probs is None else {"out_of_fold_probs": probs.astype(np.float32)}
+
+
+def _take_out_of_fold(model: TopicEstimator, saved: SavedModel, n_docs: int | None = None) -> None:
+    if "out_of_fold_probs" not in saved.arrays:  # base rates have none, nor had the first files
+        return
+    probs = saved.arrays["out_of_fold_probs"].astype(np.float64)
+    if probs.shape != (len(probs) if n_docs is None else n_docs, len(model.classes_)):
+        raise ValueError("the array 'out_of_fold_probs' does not fit the others")
+    model.out_of_fold_probs_ = probs
 
 
 def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> PALDA | CrowdPALDA:

@@ -119,6 +119,27 @@ def test_the_demo_tells_its_story_and_leaves_files_to_go_on_with(
 # small parts
 
 
+def test_suggested_commands_work_where_palda_is_not_on_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "a folder" / "bin" / "palda"
+    program.parent.mkdir(parents=True)
+    program.touch(mode=0o755)
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.chdir(tmp_path)
+    assert console.own_name() == "'a folder/bin/palda'"
+    monkeypatch.chdir(tmp_path / "a folder")
+    assert console.own_name() == "bin/palda"
+    monkeypatch.chdir(program.parent)
+    assert console.own_name() == "./palda"
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert console.own_name() == f"'{program}'"
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert console.own_name() == "palda"
+
+
 @pytest.mark.parametrize(
     ("message", "told"),
     [
@@ -129,6 +150,7 @@ def test_the_demo_tells_its_story_and_leaves_files_to_go_on_with(
         ("or pass annotator='...'", "or pass --column annotator=..."),
         ("choose from_name= among 'a', 'b'", "choose --question among 'a', 'b'"),
         ("min_count=5 leaves no word", "--min-count 5 leaves no word"),
+        ("language='x' is not known; language=None is", "--language x is not known; --language none is"),
         ("a plain message: 1 = 1", "a plain message: 1 = 1"),
     ],
 )

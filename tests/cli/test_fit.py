@@ -34,6 +34,31 @@ def test_the_summary_tells_of_crowd_consensus_and_fit_and_what_to_do_next(
     assert [path.name for path in tmp_path.iterdir()] == ["m.palda"]
 
 
+def test_one_command_goes_from_files_to_the_report(palda: Palda, world: World, tmp_path: Path) -> None:
+    model, page = tmp_path / "news.palda", tmp_path / "news.html"
+    ended = palda("fit", world.documents, world.votes, "-o", model, "--report", page, *QUICK, "--quiet")
+    assert ended.code == 0
+    assert f"open {page} in a browser" in ended.out
+    assert "palda report" not in ended.out
+    assert "palda report: news" in page.read_text()
+    assert palda("report", model, "-o", tmp_path / "again.html").code == 0
+    assert (tmp_path / "again.html").read_text() == page.read_text()
+
+
+def test_labels_that_come_with_documents_are_told_of_and_can_be_left_out(palda: Palda, tmp_path: Path) -> None:
+    documents, votes = tmp_path / "documents.csv", tmp_path / "votes.csv"
+    documents.write_text("doc,text,gold_trade\n" + "".join(f"d{k},ships and wheat,0\n" for k in range(4)))
+    votes.write_text("doc,annotator,label,value\n" + "".join(f"d{k},ann,trade,1\n" for k in range(4)))
+    call = ("fit", documents, votes, "-o", tmp_path / "m", *QUICK, "--quiet", "--force")
+    told = palda(*call).out
+    assert "known         4 of 4 labels (gold), believed as they are" in told
+    assert "not known: no document was judged by two people" in told
+    assert json.loads(palda(*call, "--json").out)["agreement"] is None
+    assert palda("consensus", tmp_path / "m").out.count("(none)") == 4
+    assert json.loads(palda(*call, "--no-gold", "--json").out)["n_gold"] == 0
+    assert palda("consensus", tmp_path / "m").out.count("trade") == 4
+
+
 def test_quiet_says_nothing_but_results_and_json_is_for_machines(palda: Palda, world: World, tmp_path: Path) -> None:
     ended = palda("fit", world.documents, world.votes, "-o", tmp_path / "m.palda", *QUICK, "--quiet", "--json")
     assert ended.err == ""

@@ -9,8 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import zipfile
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,7 +89,8 @@ def test_topics_show_words_not_numbers(palda: Palda, world: World, crowd: CrowdP
     rows = json.loads(palda("topics", world.model, "--words", 4, "--json").out)
     assert sorted(row["topic"] for row in rows) == [0, 1, 2]
     assert sum(row["share"] for row in rows) == pytest.approx(1)
-    assert all(len(row["words"]) == 4 and set(row["words"]) <= set(crowd.vocabulary_) for row in rows)
+    assert crowd.words_ is not None
+    assert all(len(row["words"]) == 4 and set(row["words"]) <= set(crowd.words_.spellings_) for row in rows)
     classes = json.loads(palda("topics", world.model, "--by-class", "--json").out)
     assert [row["class"] for row in classes] == crowd.classes_.tolist()
     assert all(not set(row["presence_brings"]) & set(row["absence_brings"]) for row in classes)
@@ -129,21 +128,7 @@ def test_results_go_to_files_whole_and_not_over_others(
     assert len(list(tmp_path.iterdir())) == 4
 
 
-# files that are no models
-
-
-@pytest.mark.parametrize("command", [*MODEL_COMMANDS, "predict", "evaluate"])
-def test_files_that_are_no_models_are_one_line(
-    palda: Palda, world: World, tmp_path: Path, command: str, new: Path
-) -> None:
-    more = {"predict": [new], "evaluate": [world.truth]}.get(command, [])
-    assert "there is no such file" in palda(command, tmp_path / "none.palda", *more).complaint
-    assert "is not a palda model" in palda(command, world.votes, *more).complaint
-    later = tmp_path / "later.palda"
-    with zipfile.ZipFile(world.model) as old, zipfile.ZipFile(later, "w") as file:
-        manifest = json.loads(old.read("manifest.json"))
-        file.writestr("manifest.json", json.dumps(manifest | {"format_version": 99}))
-    assert "upgrade with: pip install" in palda(command, later, *more).complaint
+# a model without a crowd
 
 
 def test_a_model_of_known_labels_has_no_crowd(palda: Palda, world: World, tmp_path: Path, new: Path) -> None:
@@ -185,11 +170,13 @@ def test_explanations_add_the_strongest_words(palda: Palda, world: World, crowd:
     place, label = next((place, rec["labels"][0]) for place, rec in enumerate(records) if rec["labels"])
     table = crowd.explain(counts[[place]], label)
     best = table[(table["weight"] > 0) & (table["word"] != "(rest)")].head(2)
-    assert [word for word, _ in records[place]["words"][label]] == best["word"].tolist()
+    whole = dict(zip(crowd.vocabulary_, crowd.words_.spellings_, strict=True))
+    strongest = [whole[word] for word in best["word"]]
+    assert [word for word, _ in records[place]["words"][label]] == strongest
     assert [weight for _, weight in records[place]["words"][label]] == pytest.approx(best["weight"].tolist())
     rows = rows_of(palda("predict", world.model, new, "--csv", "--explain").out)
-    assert rows[place]["words"].startswith(f"{label}: {best['word'].iloc[0]} +")
-    assert f"    {label}: {best['word'].iloc[0]} +" in palda("predict", world.model, new, "--explain").out
+    assert rows[place]["words"].startswith(f"{label}: {strongest[0]} +")
+    assert f"    {label}: {strongest[0]} +" in palda("predict", world.model, new, "--explain").out
 
 
 def test_any_table_can_be_predicted_chunk_by_chunk(
@@ -295,16 +282,12 @@ def test_what_is_wrong_with_the_truth_is_one_line(palda: Palda, world: World, tm
 # report
 
 
-@pytest.mark.skipif(find_spec("palda.present.report") is not None, reason="reports are written")
-def test_without_reports_one_line_says_so(palda: Palda, world: World, tmp_path: Path) -> None:
-    assert "does not write reports yet" in palda("report", world.model, "-o", tmp_path / "r.html").complaint
-
-
-@pytest.mark.skipif(find_spec("palda.present.report") is None, reason="reports are written by a module still to come")
 def test_the_report_is_written_once_and_not_over_others(palda: Palda, world: World, tmp_path: Path) -> None:
     target = tmp_path / "r.html"
     assert palda("report", world.model, "-o", target).code == 0
-    assert "<html" in target.read_text()
+    assert '<h1 dir="auto">palda report: model</h1>' in target.read_text()
+    assert palda("report", world.model, "-o", target, "--force", "--title", "a <b> heading").code == 0
+    assert "a &lt;b&gt; heading" in target.read_text()
     assert "--force" in palda("report", world.model, "-o", target).complaint
 
 

@@ -326,3 +326,24 @@ def test_clones_pickles_and_works_in_a_pipeline() -> None:
     pipeline = make_pipeline(TextWords(), LogisticRegression()).fit(NEWS, [1, 1, 0, 0])
     assert pipeline.predict(["wheat ships"]).tolist() == [1]
     assert "wheat" in pipeline[:-1].get_feature_names_out()
+
+
+# whole words for stems
+
+
+def test_a_stem_is_spelled_as_it_is_written_most_often() -> None:
+    words = TextWords().fit(["Elections elections election", "theatre, theatres", "Theatrical theatrical"])
+    shown = dict(zip(words.get_feature_names_out(), words.spellings_, strict=True))
+    assert shown == {"elect": "elections", "theatr": "theatre"} | {
+        name: shown[name] for name in shown if name not in {"elect", "theatr"}
+    }
+    assert len(set(words.spellings_)) == len(words.vocabulary_)
+
+
+def test_spellings_follow_the_columns_through_every_option() -> None:
+    texts = ["ministers vote ministers vote", "minister votes, the ministers voted"]
+    pairs = TextWords(ngrams=(1, 2), min_count=2).fit(texts)
+    assert dict(zip(pairs.get_feature_names_out(), pairs.spellings_, strict=True))["minist vote"] == "ministers vote"
+    assert len(pairs.spellings_) == len(pairs.vocabulary_)
+    for plain in (TextWords(stem=False).fit(texts), TextWords(None).fit(texts)):
+        assert plain.spellings_.tolist() == plain.get_feature_names_out().tolist()

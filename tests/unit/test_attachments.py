@@ -44,6 +44,22 @@ def test_a_loaded_model_reads_new_texts_as_before(model: CrowdPALDA, file: Path)
     )
 
 
+def test_whole_words_come_back_and_older_files_show_stems(file: Path, tmp_path: Path) -> None:
+    loaded = palda.load(file)
+    assert isinstance(loaded.words_, TextWords)
+    assert loaded.words_.spellings_.tolist() == WORDS.spellings_.tolist()
+    arrays, state, _ = load_state(file)
+    del state["words"]["spellings"]
+    save_state(tmp_path / "older", arrays, state)
+    older = palda.load(tmp_path / "older")
+    assert isinstance(older.words_, TextWords)
+    assert older.words_.spellings_.tolist() == list(WORDS.vocabulary_)
+    state["words"]["spellings"] = ["one"]
+    save_state(tmp_path / "wrong", arrays, state)
+    with pytest.raises(ModelFileError, match="1 spellings for"):
+        palda.load(tmp_path / "wrong")
+
+
 def test_texts_and_votes_come_back(file: Path) -> None:
     loaded = palda.load(file)
     assert loaded.texts_ is not None

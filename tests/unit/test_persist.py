@@ -64,6 +64,26 @@ def test_a_loaded_model_predicts_bit_for_bit_what_was_saved(tmp_path: Path, kind
         pd.testing.assert_frame_equal(loaded.annotator_quality_, model.annotator_quality_)
 
 
+def test_what_was_predicted_out_of_fold_comes_back_in_single_precision(tmp_path: Path) -> None:
+    world = simulate.documents(60, 3, 3, 20, seed=1, doc_length=15)
+    votes, _ = simulate.crowd(world, [0.9, 0.8, 0.7], seed=1, votes_per_doc=2)
+    model = CrowdPALDA(**QUICK, label_prior="words").fit(world.corpus.counts, votes)
+    model.save(tmp_path / "model")
+    loaded = palda.load(tmp_path / "model")
+    assert loaded.out_of_fold_probs_.dtype == np.float64
+    np.testing.assert_array_equal(loaded.out_of_fold_probs_, model.out_of_fold_probs_.astype(np.float32))
+    arrays, state, _ = load_state(tmp_path / "model")
+    found = arrays.pop("out_of_fold_probs")
+    save_state(tmp_path / "older", arrays, state)
+    assert not hasattr(palda.load(tmp_path / "older"), "out_of_fold_probs_")
+    save_state(tmp_path / "wrong", arrays | {"out_of_fold_probs": found[1:]}, state)
+    with pytest.raises(ModelFileError, match="out_of_fold_probs"):
+        palda.load(tmp_path / "wrong")
+    assert isinstance(loaded, CrowdPALDA)
+    loaded.set_params(label_prior="base_rate").fit(world.corpus.counts, votes)
+    assert not hasattr(loaded, "out_of_fold_probs_")  # those of the last fit are not this one's
+
+
 def test_a_loaded_model_can_be_saved_again_and_fitted_again(tmp_path: Path) -> None:
     fitted("named", smoothing=True).save(tmp_path / "one")
     loaded = palda.load(tmp_path / "one")

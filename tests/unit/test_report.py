@@ -13,7 +13,7 @@ import pytest
 from scipy import sparse
 from sklearn.naive_bayes import MultinomialNB
 
-from palda import PALDA, CrowdPALDA, Votes, load
+from palda import PALDA, CrowdPALDA, TextWords, Votes, load
 from palda.data import simulate
 from palda.data.types import Corpus, Documents
 from palda.errors import DataError, PaldaError
@@ -149,7 +149,14 @@ def test_without_votes_texts_or_counts_the_rest_is_shown(crowd: CrowdPALDA) -> N
     assert data["documents"]["shown"][0]["labels"][0]["words"]["rest"] is None
     assert "the votes were not given" in page
     assert "Words were not weighed" in page
-    assert re.fullmatch(r"word \d+", data["topics"][0]["words"][0][0])
+
+
+def test_columns_that_nobody_has_named_are_numbered(news: simulate.SimulatedDocuments, votes: Votes) -> None:
+    model = CrowdPALDA(2, max_iter=2, tol=1.0, label_prior="base_rate", random_state=0, n_jobs=1)
+    model.fit(news.corpus.counts, votes)
+    assert re.fullmatch(r"word \d+", embedded(render_report(model))["topics"][0]["words"][0][0])
+    named = embedded(render_report(model, X=news.corpus))["topics"][0]["words"][0][0]
+    assert named in set(news.corpus.vocabulary)
 
 
 def test_a_model_without_a_crowd_has_no_annotators(known: PALDA, news: simulate.SimulatedDocuments) -> None:
@@ -162,16 +169,30 @@ def test_a_model_without_a_crowd_has_no_annotators(known: PALDA, news: simulate.
     assert data["documents"]["no_evidence"] is None
 
 
-def test_a_model_from_a_file_has_all_but_its_calibration(
+def test_a_model_from_a_file_gives_the_same_page(
     crowd: CrowdPALDA, news: simulate.SimulatedDocuments, votes: Votes, tmp_path: Path
 ) -> None:
     crowd.save(tmp_path / "model.palda")
     loaded = load(tmp_path / "model.palda")
-    page = render_report(loaded, votes=votes, X=news.corpus)
-    before, after = embedded(render_report(crowd, votes=votes, X=news.corpus)), embedded(page)
-    assert "does not keep them in files" in page
-    assert after["documents"] == before["documents"]
-    assert after["class_topics"] == before["class_topics"]
+    before, after = (embedded(render_report(model, votes=votes, X=news.corpus)) for model in (crowd, loaded))
+    assert all(row["curve"] is not None for row in before["classes"])
+    assert after == before
+
+
+def test_a_model_that_knows_its_words_needs_no_names(
+    crowd: CrowdPALDA, news: simulate.SimulatedDocuments, tmp_path: Path
+) -> None:
+    data = embedded(render_report(crowd))  # fitted to a corpus, which has names
+    assert set(data["vocabulary"]) <= set(news.corpus.vocabulary)
+    words = TextWords()
+    counts = words.fit_transform(["Theatres and theatres, ministers"] * 3 + ["a theatre, a minister of theatres"] * 3)
+    votes = Votes.from_array(np.array([[[1, 0]]] * 3 + [[[0, 1]]] * 3))
+    CrowdPALDA(2, max_iter=2, tol=1.0, random_state=0, n_jobs=1).fit(counts, votes).save(tmp_path / "m", words=words)
+    shown = embedded(render_report(load(tmp_path / "m"), X=counts))
+    assert set(shown["vocabulary"]) <= {"theatres", "minister"}
+    said = {word for entry in shown["documents"]["shown"] for label in entry["labels"]
+            for word, _ in label["words"]["pro"] + label["words"]["con"]}  # fmt: skip
+    assert said <= {"theatres", "minister"}
 
 
 def test_why_words_were_not_weighed_is_said(news: simulate.SimulatedDocuments, votes: Votes) -> None:

@@ -27,13 +27,15 @@ from palda.data.files import (
 from palda.errors import DataError, MissingDependencyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from typing import BinaryIO
+
+    from numpy.typing import NDArray
 
     Source = str | os.PathLike[str]
     T = TypeVar("T")
 
-__all__ = ["Chunk", "read_chunks"]
+__all__ = ["Chunk", "SeenNames", "read_chunks"]
 
 
 class Chunk(NamedTuple):
@@ -60,6 +62,25 @@ def read_chunks(path: Source, size: int = 1000, encoding: str | None = None) -> 
     if not n_chunks:
         problem = "is empty; it needs at least one record" if kind == "jsonl" else "has a header but no rows"
         raise DataError(problem, file=file_name(path))
+
+
+class SeenNames:
+    """Names that went by, at 8 bytes each: their hashes, in sorted runs that are merged as they grow."""
+
+    def __init__(self) -> None:
+        self._runs: list[NDArray[np.int64]] = []
+
+    def again(self, names: Collection[str]) -> list[int]:
+        """Places of the names that seem to have gone by before; two names in 2⁶⁴ look alike without being so."""
+        hashes = np.fromiter(map(hash, names), np.int64, len(names))
+        known = np.zeros(len(hashes), dtype=bool)
+        for run in self._runs:
+            known |= run[np.minimum(np.searchsorted(run, hashes), len(run) - 1)] == hashes
+        new = np.sort(hashes)
+        while self._runs and len(self._runs[-1]) <= len(new):
+            new = np.sort(np.concatenate([self._runs.pop(), new]), kind="stable")
+        self._runs.append(new)
+        return [int(place) for place in np.flatnonzero(known)]
 
 
 def _csv_chunks(path: Source, size: int, encoding: str | None) -> Iterator[Chunk]:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from palda.data import axes, checks
-from palda.data.chunks import read_chunks
+from palda.data.chunks import SeenNames, read_chunks
 from palda.data.files import Table, as_table, file_name
 from palda.data.tables import read_documents, read_votes
-from palda.data.types import Dataset, Documents, Votes
+from palda.data.types import Dataset, Documents, Votes, names_array
 from palda.errors import DataError
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def read_dataset(documents: Source, votes: Source | None = None, options: ReadOp
     """
     checks.require_choice(options.format, FORMATS, "format")
     if votes is not None:
-        found = read_documents(documents, id=options.id, text=options.text, encoding=options.encoding)
+        found = read_documents(_no_votes(documents, options), id=options.id, text=options.text)
         given = read_any_votes(votes, replace(options, id=None, text=None), documents=found)
         gold = found.gold(given.classes) if isinstance(found, Documents) else None
         return Dataset.of(found, given, gold)
@@ -129,6 +129,17 @@ def read_dataset(documents: Source, votes: Source | None = None, options: ReadOp
     dataset = _combined_table(documents, options) if kind == "table" else _export(kind, documents, options)
     _require_votes(dataset.votes, documents)
     return dataset
+
+
+def _no_votes(path: Source, options: ReadOptions) -> Table:
+    """Table of documents, which is not that of votes given in its place."""
+    table = as_table(path, options.encoding)
+    header = list(table.frame.columns)
+    if options.text is None and checks.find_column(header, "text", None, table.where) is None:
+        annotator = checks.find_column(header, "annotator", None, table.where)
+        if annotator is not None:
+            table.where.fail("holds annotators but no texts; give the documents first, then the votes", None, annotator)
+    return table
 
 
 def read_any_votes(path: Source, options: ReadOptions = _DEFAULTS, documents: Any = None) -> Votes:
@@ -197,7 +208,11 @@ def stream_documents(
     encoding: str | None = None,
     size: int = 1000,
 ) -> Iterator[DocumentChunk]:
-    """Documents of a table of any length, ``size`` at a time; which columns matter is settled by the first rows."""
+    """Documents of a table of any length, ``size`` at a time; which columns matter is settled by the first rows.
+
+    Of documents that went by only a number of 8 bytes is kept, to notice an id that stands twice.
+    """
+    seen = SeenNames()
     kind: type[Documents | Values] | None = None
     columns: list[str] | None = None if text is None else [text]
     for table, share in read_chunks(path, size, encoding):
@@ -209,7 +224,22 @@ def stream_documents(
                 columns = [name for name in table.frame.columns if name != id and name not in found.fields]
         elif type(found) is not kind:
             table.where.fail("a column of numbers holds text from here on; numbers or blanks are needed", 0)
+        for place in seen.again(found.doc_ids):
+            before = _row_of(found.doc_ids[place], path, str(id), size, encoding, table.where.row(place))
+            if before is not None:
+                name = checks.shown(found.doc_ids[place])
+                table.where.fail(f"the id {name} stands in row {before} already; ids must differ", place, id)
         yield DocumentChunk(found, share)
+
+
+def _row_of(name: str, path: Source, id_column: str, size: int, encoding: str | None, end: int) -> int | None:
+    """Row before ``end`` in which a document stands; None if there is none, and two ids merely look alike."""
+    for table, _ in read_chunks(path, size, encoding):
+        ids = names_array(table.frame[id_column])
+        row = next((table.where.row(place) for place, other in enumerate(ids) if other == name), end)
+        if row < end:
+            return row
+    return None
 
 
 def _format(path: Source, options: ReadOptions) -> str:

@@ -26,7 +26,7 @@ def packed_words(words: TextWords | ValueWords) -> tuple[dict[str, NDArray[Any]]
     """Arrays and JSON of fitted words."""
     state: dict[str, Any] = {"kind": type(words).__name__, "settings": _plain_settings(words)}
     if isinstance(words, TextWords):
-        return {}, state | {"vocabulary": list(words.vocabulary_)}
+        return {}, state | {"vocabulary": list(words.vocabulary_), "spellings": words.spellings_.tolist()}
     return _bins(words), state | {"features": getattr(words, "feature_names_in_", np.empty(0)).tolist()}
 
 
@@ -54,6 +54,9 @@ def unpacked_words(state: Mapping[str, Any], arrays: Arrays) -> TextWords | Valu
         words.vocabulary_ = {str(name): column for column, name in enumerate(names)}
         if len(words.vocabulary_) != len(names):
             raise ValueError("a word stands twice in the vocabulary")
+        words.spellings_ = names_array(state.get("spellings", names))  # the first files had none
+        if len(words.spellings_) != len(names):
+            raise ValueError(f"there are {len(words.spellings_)} spellings for {len(names)} words")
         return words
     if state["kind"] != "ValueWords":
         raise ValueError(f"{state['kind']!r} is not known to make words")

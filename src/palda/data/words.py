@@ -73,12 +73,16 @@ class TextWords(TransformerMixin, BaseEstimator):
     ----------
     vocabulary_ : dict of str to int
         Column of each word, in alphabetical order.
+    spellings_ : array of str
+        For each column, a whole word to show people: the most frequent one in the training texts with that stem.
 
     Examples
     --------
     >>> words = TextWords().fit(["Ships carry wheat.", "Wheat shipping rates"])
     >>> list(words.get_feature_names_out())
     ['carri', 'rate', 'ship', 'wheat']
+    >>> list(words.spellings_)
+    ['carry', 'rates', 'ships', 'wheat']
     """
 
     def __init__(
@@ -114,7 +118,7 @@ class TextWords(TransformerMixin, BaseEstimator):
     def fit_transform(self, X: Iterable[str], y: object = None) -> Counts:  # noqa: ARG002 - scikit-learn's contract
         """Learn the vocabulary and count its words in the same texts."""
         self._check_options()
-        analyse = _Analyser(self)
+        analyse = _Analyser(self, counts_tokens=True)
         vectorizer = CountVectorizer(analyzer=analyse, dtype=np.int32)
         try:
             counts = vectorizer.fit_transform(_checked_texts(X))
@@ -126,6 +130,7 @@ class TextWords(TransformerMixin, BaseEstimator):
         totals = np.bincount(counts.indices, weights=counts.data, minlength=len(names)).astype(np.int64)
         kept = self._frequent_columns(totals, np.bincount(counts.indices, minlength=len(names)), names)
         self.vocabulary_ = {str(name): column for column, name in enumerate(names[kept])}
+        self.spellings_ = analyse.spellings(names[kept])
         return sparse.csr_array(counts[:, kept])
 
     def fit_chunks(self, chunks: Iterable[Iterable[str]]) -> TextWords:
@@ -134,7 +139,7 @@ class TextWords(TransformerMixin, BaseEstimator):
         What is kept of a chunk is how often each distinct term occurs, not its texts.
         """
         self._check_options()
-        analyse = _Analyser(self)
+        analyse = _Analyser(self, counts_tokens=True)
         totals: Counter[str] = Counter()
         in_docs: Counter[str] = Counter()
         for texts in chunks:
@@ -150,6 +155,7 @@ class TextWords(TransformerMixin, BaseEstimator):
         )
         kept = self._frequent_columns(seen, in_texts, names)
         self.vocabulary_ = {str(name): column for column, name in enumerate(names[kept])}
+        self.spellings_ = analyse.spellings(names[kept])
         return self
 
     def transform(self, X: Iterable[str]) -> Counts:
@@ -243,9 +249,10 @@ class TextWords(TransformerMixin, BaseEstimator):
 class _Analyser:
     """From a text to its terms; lives for one pass over the texts, and so does its memory of stems."""
 
-    def __init__(self, options: TextWords) -> None:
+    def __init__(self, options: TextWords, *, counts_tokens: bool = False) -> None:
         self.n_texts = 0
         self.terms = _Terms(options)
+        self._token_counts: Counter[str] | None = Counter() if counts_tokens and self.terms.stems else None
         self._clean = _Cleaner(options.lowercase, options.language)
         self._tokens = _token_pattern().findall
         self._shortest, self._longest = options.ngrams
@@ -253,7 +260,10 @@ class _Analyser:
     def __call__(self, text: str) -> list[str]:
         self.n_texts += 1
         term_of = self.terms
-        terms = [term for token in self._tokens(self._clean(text)) if (term := term_of[token])]
+        tokens = self._tokens(self._clean(text))
+        if self._token_counts is not None:
+            self._token_counts.update(tokens)
+        terms = [term for token in tokens if (term := term_of[token])]
         if self._longest == 1:
             return terms
         return [
@@ -261,6 +271,16 @@ class _Analyser:
             for length in range(self._shortest, self._longest + 1)
             for start in range(len(terms) - length + 1)
         ]
+
+    def spellings(self, terms: Iterable[str]) -> Strings:
+        """For each term the most frequent token, or tokens, that became it; of equals the shortest."""
+        if self._token_counts is None:
+            return np.array(list(terms), dtype=object)
+        best: dict[str, tuple[int, int, str]] = {}
+        for token, n_seen in self._token_counts.items():
+            term, rank = self.terms[token], (-n_seen, len(token), token)
+            best[term] = min(best.get(term, rank), rank)
+        return np.array([" ".join(best[part][2] for part in term.split(" ")) for term in terms], dtype=object)
 
 
 class _Terms(dict[str, str]):
@@ -283,6 +303,11 @@ class _Terms(dict[str, str]):
         if too_short or token.lower() in self._left_out or not (self._numbers or any(map(str.isalpha, token))):
             return ""
         return token if self._stem is None else str(self._stem(token))
+
+    @property
+    def stems(self) -> bool:
+        """Whether a term may differ from its token."""
+        return self._stem is not None
 
 
 class _Cleaner:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 import os
 import re
+import shlex
+import shutil
 import sys
 import warnings
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,16 +20,16 @@ if TYPE_CHECKING:
 
     from palda.present.views import View
 
-__all__ = ["ClosedPipeError", "ShareBar", "Talk", "as_options", "print_view", "printable", "results"]
+__all__ = ["ClosedPipeError", "ShareBar", "Talk", "as_options", "own_name", "print_view", "printable", "results"]
 
 _WIDE = 400  # columns of a table that nobody looks at on a screen
 
 _OPTIONS = {
     "blank": "--blank", "classes": "--classes", "duplicates": "--duplicates", "empty": "--blank",
-    "encoding": "--encoding", "id": "--id", "ignore": "--ignore", "layout": "--layout", "max_iter": "--max-iter",
-    "min_count": "--min-count", "present_at": "--present-at", "text": "--text", "from_name": "--question",
-    "answer": "--question", "output": "--question", "doc": "--id", "docs_per_shard": "--docs-per-shard",
-    "force": "--force", "resume": "--resume",
+    "encoding": "--encoding", "id": "--id", "ignore": "--ignore", "language": "--language", "layout": "--layout",
+    "max_iter": "--max-iter", "min_count": "--min-count", "present_at": "--present-at", "text": "--text",
+    "from_name": "--question", "answer": "--question", "output": "--question", "doc": "--id",
+    "docs_per_shard": "--docs-per-shard", "force": "--force", "resume": "--resume",
 }  # fmt: skip
 _ROLES = ("annotator", "label", "labels", "value", "time")
 _ADVICE = re.compile(rf"\b({'|'.join((*_OPTIONS, *_ROLES))})=(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[\w.]*)")
@@ -41,10 +44,22 @@ def as_options(message: str) -> str:
 
     def option(found: re.Match[str]) -> str:
         name, value = found[1], ",".join(part.strip(" '\"") for part in found[2].strip("[]").split(","))
-        value = "" if value == "True" else value  # a flag
+        value = {"None": "none", "True": ""}.get(value, value)  # True is a flag
         return f"{_OPTIONS[name]} {value}".strip() if name in _OPTIONS else f"--column {name}={value}"
 
     return _ADVICE.sub(option, message)
+
+
+def own_name() -> str:
+    """How to call this command line again from here: ``palda`` where that is found, else by its path."""
+    started, found = Path(sys.argv[0]), shutil.which("palda")
+    if started.stem != "palda" or not started.is_file() or (found and started.samefile(found)):
+        return "palda"
+    path, here = started.absolute(), Path.cwd()
+    if not path.is_relative_to(here):
+        return shlex.quote(str(path))
+    inside = path.relative_to(here)
+    return shlex.quote(f"./{inside}" if inside.parent == Path() else str(inside))
 
 
 class Talk:
@@ -105,11 +120,13 @@ def print_view(view: View) -> None:
         drawn.add_column(column.replace("_", " "), justify="right" if is_number else "left", overflow="fold")
     for cells in view.texts():
         drawn.add_row(*(_plain(cell) for cell in cells))
-    if view.title:
-        console.print(_plain(view.title), style="bold")
-    console.print(drawn)
-    for note in view.notes:
-        console.print(_plain(note), soft_wrap=True)
+    with console.capture() as captured:  # rich would end the process itself if the reader has gone
+        if view.title:
+            console.print(_plain(view.title), style="bold")
+        console.print(drawn)
+        for note in view.notes:
+            console.print(_plain(note), soft_wrap=True)
+    sys.stdout.write(captured.get())
 
 
 def printable(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import warnings
 from pathlib import Path
@@ -13,7 +14,7 @@ from palda import metrics
 from palda.data import simulate
 from palda.data.words import TextWords
 from palda.errors import PaldaError
-from palda.present.console import Talk, results
+from palda.present.console import Talk, own_name, results
 from palda.present.output import check_target, emit_records, emit_view
 from palda.present.views import View, annotator_view, label_records, majority_shares
 
@@ -83,7 +84,7 @@ def main(
     paths += _write_found(folder, outcome)
     with results():
         sys.stdout.write(f"\nwritten to {folder}: {', '.join(path.name for path in paths)}\n")
-        sys.stdout.write(_advice(folder, has_report=(folder / "report.html").exists()))
+        sys.stdout.write(_advice(folder))
 
 
 def write_simulation(
@@ -171,40 +172,34 @@ def _write_truth(folder: Path, news: SimulatedDocuments, votes: Votes, annotator
 
 
 def _write_found(folder: Path, outcome: Outcome) -> list[Path]:
+    from palda.estimators import load
+    from palda.present.commands.inspect import write_report_of
+
     labels, people, file, page = (folder / name for name in _FOUND)
     model = outcome.model
     emit_records(label_records(model.doc_ids_, model.consensus_, model.classes_.tolist()), labels, "csv", force=True)
     emit_view(annotator_view(model.annotator_quality_), people, "csv", force=True)
     texts = outcome.news.documents.texts
     model.save(file, words=outcome.words, texts=texts, votes=outcome.votes)
-    return [labels, people, file, *_write_report(file, page)]
+    write_report_of(load(file), page, "palda report: a simulated newsroom", force=True)
+    return [labels, people, file, page]
 
 
-def _write_report(file: Path, page: Path) -> list[Path]:
-    from palda.estimators import load
-    from palda.present.commands.inspect import has_reports, write_report_of
-
-    if not has_reports():
-        return []
-    write_report_of(load(file), page, force=True)
-    return [page]
-
-
-def _advice(folder: Path, *, has_report: bool) -> str:
-    look = [f"  open {folder / 'report.html'}"] if has_report else []
+def _advice(folder: Path) -> str:
+    palda = own_name()
+    page, model, truth = (shlex.quote(str(folder / name)) for name in ("report.html", "model.palda", "truth.csv"))
     return "\n".join(
         [
             "",
-            "look around:",
-            *look,
-            f"  palda annotators {folder / 'model.palda'}",
-            f"  palda topics {folder / 'model.palda'} --by-class",
-            f"  palda evaluate {folder / 'model.palda'} {folder / 'truth.csv'}",
+            f"look around: open {page} in a browser, or",
+            f"  {palda} annotators {model}",
+            f"  {palda} topics {model} --by-class",
+            f"  {palda} evaluate {model} {truth}",
             "",
             "with your own files (documents: doc,text; votes: doc,annotator,label,value):",
-            "  palda fit documents.csv votes.csv -o model.palda",
-            "  palda fit export.json                an export of Label Studio, doccano, Prodigy, MTurk or Toloka",
-            "  palda aggregate votes.csv            votes alone, without texts",
+            f"  {palda} fit documents.csv votes.csv --report report.html",
+            f"  {palda} fit export.json        an export of Label Studio, doccano, Prodigy, MTurk or Toloka",
+            f"  {palda} aggregate votes.csv    votes alone, without texts",
             "",
         ]
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import shlex
 import sys
-import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,29 +13,25 @@ import numpy as np
 
 from palda.aggregation import Aggregation
 from palda.aggregation import aggregate as aggregate_library
-from palda.data.shards import open_shards
-from palda.data.sources import ReadOptions, read_any_votes, read_dataset, read_gold
+from palda.data import checks
+from palda.data.sources import read_any_votes, read_dataset, read_gold
 from palda.data.types import Corpus, Documents
 from palda.data.words import TextWords, ValueWords
-from palda.errors import PaldaError, PaldaWarning
+from palda.errors import PaldaError
 from palda.estimators import CrowdPALDA
-from palda.present.console import printable, results
+from palda.present.console import own_name, printable, results
 from palda.present.standard_input import local
-from palda.present.views import crowd_summary, fit_summary
+from palda.present.views import crowd_summary
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from palda.checkpoints import Checkpoint
-    from palda.data.shards import ShardFolder
-    from palda.data.stretches import VoteRows
+    from palda.data.sources import ReadOptions
     from palda.data.types import Dataset
-    from palda.present.views import CrowdSummary
+    from palda.present.views import CrowdSummary, FitSummary
 
-__all__ = ["Plan", "aggregate_votes", "checked_folder", "fit_and_save", "fit_folder_and_save", "read_files", "show"]
-
-_MOST_KEPT_DOCS, _MOST_KEPT_VOTES = 200_000, 20_000_000  # in a model file
-_USUAL_COUNTING = ("english", 2, 1, 5)
+__all__ = ["Plan", "aggregate_votes", "fit_and_save", "read_files", "show"]
 
 
 @dataclass(frozen=True)
@@ -72,12 +69,19 @@ class Plan:
         )  # fmt: skip
 
 
-def read_files(documents: Path, votes: Path | None, gold: Path | None, options: ReadOptions) -> Dataset:
-    """Documents, votes and whatever labels are known, of which a file of its own has the last word."""
+def read_files(
+    documents: Path, votes: Path | None, gold: Path | None, options: ReadOptions, *, keep_gold: bool = True
+) -> Dataset:
+    """Documents, votes and whatever labels are known, of which a file of its own has the last word.
+
+    Without ``keep_gold`` such a file is all that is known: labels that come with the documents are left out.
+    """
     if str(documents) == "-" and str(votes) == "-":
         raise PaldaError("only one of the files can be standard input")
     with local(documents) as documents_file, local(votes) as votes_file:
         dataset = read_dataset(documents_file, votes_file, options)
+    if not keep_gold:
+        dataset = replace(dataset, gold=np.full_like(dataset.gold, checks.BLANK))
     if gold is None:
         return dataset
     known = read_gold(gold, dataset.doc_ids, dataset.classes, options.encoding)
@@ -102,79 +106,39 @@ def fit_and_save(
     return model
 
 
-def checked_folder(path: Path, votes: Path | None, options: ReadOptions, plan: Plan) -> ShardFolder:
-    """Folder of shards to learn from, every byte compared with its checksum.
-
-    It has its votes and has counted its words, so whoever says how to do so is told that it is too late.
-    """
-    if votes is not None:
-        raise PaldaError(f"{path} is a folder of shards, which holds its votes; leave {votes} out, or shard it again")
-    if plan.counting != _USUAL_COUNTING or options != ReadOptions():
-        raise PaldaError(f"{path} is a folder of shards: how files are read and words counted is said to palda shard")
-    folder = open_shards(path)
-    folder.verify()
-    return folder
-
-
-def fit_folder_and_save(
-    folder: ShardFolder,
-    gold: Path | None,
-    plan: Plan,
-    output: Path,
-    checkpoint: Checkpoint | None,
-    *,
-    keep_texts: bool,
-    verbose: bool,
-) -> CrowdPALDA:
-    """Model fitted on a folder of shards, which is in the file as well.
-
-    The file holds texts and votes for reports, unless they are too many for it: then they stay in the folder.
-    """
-    known = None
-    if gold is not None:
-        given = read_gold(gold, folder.doc_ids, folder.classes)
-        known = np.where(given >= 0, given, folder.gold)
-    model = plan.model(verbose=verbose)
-    model.fit(folder, gold=known, checkpoint=checkpoint)
-    is_small = len(folder) <= _MOST_KEPT_DOCS and len(folder.votes) <= _MOST_KEPT_VOTES
-    if not is_small:
-        warnings.warn("texts and votes stay in the folder: too many for a model file", PaldaWarning, stacklevel=2)
-    model.save(
-        output,
-        words=folder.words,
-        texts=folder.texts() if is_small and keep_texts else None,
-        votes=folder.votes.take(slice(None), named=True) if is_small else None,
-    )
-    if checkpoint is not None and not model.interrupted_:
-        checkpoint.remove()
-    return model
-
-
-def show(model: CrowdPALDA, votes: VoteRows, output: Path, *, as_json: bool) -> None:
+def show(summary: FitSummary, output: Path, report: Path | None, *, as_json: bool) -> None:
     """Print what was found, and what to do with it."""
-    summary = fit_summary(model, votes)
+    files = {"model": output} if report is None else {"model": output, "report": report}
     with results():
         if as_json:
-            sys.stdout.write(
-                json.dumps(summary.as_dict() | {"model": str(output)}, ensure_ascii=False, indent=1) + "\n"
-            )
+            written = {name: str(path) for name, path in files.items()}
+            sys.stdout.write(json.dumps(_without_nan(summary.as_dict()) | written, ensure_ascii=False, indent=1) + "\n")
             return
-        lines = [*summary.lines(), ("written", f"{output} ({output.stat().st_size / 1e6:.1f} MB)")]
-        for name, value in lines:
+        sizes = (f"{path} ({max(path.stat().st_size / 1e6, 0.1):.1f} MB)" for path in files.values())
+        for name, value in [*summary.lines(), ("written", ", ".join(sizes))]:
             sys.stdout.write(printable(f"{name:14s}{value}") + "\n")
-        sys.stdout.write(_next_steps(summary, output))
+        sys.stdout.write(_next_steps(summary, output, report))
 
 
-def _next_steps(summary: CrowdSummary, output: Path) -> str:
+def _without_nan(record: dict[str, Any]) -> dict[str, Any]:
+    """What could not be measured is null: JSON has no other word for it."""
+    return {name: None if isinstance(cell, float) and math.isnan(cell) else cell for name, cell in record.items()}
+
+
+def _next_steps(summary: CrowdSummary, output: Path, report: Path | None) -> str:
+    palda, model = own_name(), shlex.quote(str(output))
     steps = {
-        f"palda report {output}": "everything on one page",
-        f"palda consensus {output} -o labels.csv": "the labels",
-        f"palda annotators {output}": "who is right how often",
-        f"palda suggest {output} -n 100": f"which of the {summary.n_doubtful:,} doubtful labels to ask about next",
-        f"palda predict {output} NEW.csv -o predictions.csv": "labels for documents nobody has judged",
+        f"{palda} report {model}": "everything on one page",
+        f"{palda} consensus {model} -o labels.csv": "the labels",
+        f"{palda} annotators {model}": "who is right how often",
+        f"{palda} suggest {model} -n 100": f"what to ask about next: {summary.n_doubtful:,} labels are in doubt",
+        f"{palda} predict {model} NEW.csv -o predictions.csv": "labels for documents nobody has judged",
     }
+    if report is not None:
+        del steps[f"{palda} report {model}"]
     width = max(map(len, steps))
-    return "\nnext:\n" + "".join(f"  {command:{width}s}  {why}\n" for command, why in steps.items())
+    look = "" if report is None else f"  open {report} in a browser\n"
+    return f"\nnext:\n{look}" + "".join(f"  {command:{width}s}  {why}\n" for command, why in steps.items())
 
 
 def aggregate_votes(

@@ -9,7 +9,7 @@ import numpy as np
 from palda.data.types import Documents
 from palda.errors import PaldaError
 from palda.explain import REST
-from palda.present.views import label_records
+from palda.present.views import label_records, shown_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -76,7 +76,8 @@ def predictions(
 ) -> Iterator[list[Record]]:
     """Records in blocks: document, labels at the model's thresholds, and the probability of every class.
 
-    With ``n_words``, so many words that spoke for each label, and their weights in nats. ``watch`` is told how much has
+    With ``n_words``, so many words that spoke for each label, whole where stems were counted, with their weights in
+    nats. ``watch`` is told how much has
     been read, and how many documents that were.
     """
     n_done = 0
@@ -97,6 +98,7 @@ def _add_words(model: PALDA | CrowdPALDA, counts: Counts, block: list[Record], n
     for record in block:
         record["words"] = {label: [] for label in record["labels"]}
     names = {str(label): label for label in model.classes_}
+    shown = dict(zip(model.vocabulary_, shown_words(model), strict=True))
     for text, label in names.items():
         rows = [place for place, record in enumerate(block) if text in record["words"]]
         if not rows:
@@ -108,5 +110,5 @@ def _add_words(model: PALDA | CrowdPALDA, counts: Counts, block: list[Record], n
         table = table[(table["weight"] > 0) & (table["word"] != REST)]
         for place, words in table.groupby("doc", sort=False):
             best = words.head(n_words)
-            pairs = zip(best["word"].astype(str), best["weight"].tolist(), strict=True)
+            pairs = zip((str(shown[word]) for word in best["word"]), best["weight"].tolist(), strict=True)
             block[rows[int(str(place))]]["words"][text] = [list(pair) for pair in pairs]

@@ -27,10 +27,12 @@ from palda.inputs import known_votes
 from palda.present import report_annotators as people
 from palda.present import report_data as records
 from palda.present.report_documents import documents
+from palda.present.views import shown_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from palda.data.frozen import Strings
     from palda.data.types import Counts, Votes
 
 __all__ = ["render_report", "write_report"]
@@ -47,7 +49,7 @@ def write_report(
     model: PALDA | CrowdPALDA,
     path: str | os.PathLike[str],
     *,
-    texts: Mapping[Any, str] | Sequence[str] | Documents | None = None,
+    texts: Mapping[Any, str] | Sequence[str] | Strings | Documents | None = None,
     votes: Votes | None = None,
     X: Any = None,
     words: Iterable[object] | None = None,
@@ -67,7 +69,8 @@ def write_report(
         The counts that the model was fitted to, or their ``Corpus``: with them the page shows which words spoke for
         and against a label.
     words
-        Names of the columns of X; those of a ``Corpus``, or of the data frame that the model was fitted to, are known.
+        Names of the columns of X, such as ``spellings_`` of the ``TextWords`` that made it; those of the ``Corpus`` or
+        data frame that the model was fitted to are known.
     title
         Heading of the page.
     force
@@ -84,7 +87,7 @@ def write_report(
 def render_report(
     model: PALDA | CrowdPALDA,
     *,
-    texts: Mapping[Any, str] | Sequence[str] | Documents | None = None,
+    texts: Mapping[Any, str] | Sequence[str] | Strings | Documents | None = None,
     votes: Votes | None = None,
     X: Any = None,
     words: Iterable[object] | None = None,
@@ -170,12 +173,11 @@ def _material(model: Any, texts: Any, votes: Any, X: Any, words: Iterable[object
     if votes is not None:
         votes = known_votes(votes, doc_ids, len(doc_ids), model.classes_, model.annotators_)
     if isinstance(X, Corpus):
-        words = X.vocabulary if words is None else words
         texts = Documents(X.doc_ids, X.texts) if texts is None and X.texts is not None else texts
     return records.Material(
         model=model,
         classes=[str(name) for name in model.classes_],
-        words=_words(model, words),
+        words=_words(model, words, X),
         doc_ids=doc_ids.tolist(),
         probs=model.consensus_ if is_crowd else _predicted(model, counts),
         votes=votes,
@@ -219,11 +221,13 @@ def _counts(X: Any, doc_ids: Any, n_words: int) -> Counts:
     return counts
 
 
-def _words(model: Any, words: Iterable[object] | None) -> Any:
-    names = getattr(model, "feature_names_in_", None) if words is None else words
-    if names is None:
-        names = (f"word {position}" for position in range(model.n_features_in_))
-    named = names_array(names)
+def _words(model: Any, words: Iterable[object] | None, X: Any) -> Any:
+    if words is None:
+        words = shown_words(model)
+        if words.dtype != object:  # columns that had no names in training
+            numbered = (f"word {position}" for position in range(model.n_features_in_))
+            words = X.vocabulary if isinstance(X, Corpus) else numbered
+    named = names_array(words)
     if len(named) != model.n_features_in_:
         raise DataError(f"there are {len(named)} names for the {model.n_features_in_} words of the model")
     return named

@@ -11,6 +11,7 @@ import numpy as np
 
 from palda import metrics
 from palda.evaluate.cells import version_of
+from palda.present.views import telling_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,6 +60,7 @@ _LONGEST_WORD = 30
 _SURE = 0.05
 """A label is certain when its probability lies this close to 0 or 1."""
 
+_LEAST_SHARE = 0.005
 _LEAST = 1e-12
 _MOST_PAIRS = 20_000_000  # of label sets that alpha compares
 _IN_SCRIPTS = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
@@ -169,7 +171,7 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic's most frequent words, with their shares of what it writes."""
+    """A topic's telling words, with their shares of what it writes."""
 
     words: list[tuple[str, float]]
 
@@ -287,19 +289,17 @@ def rounded(values: Array) -> list[list[float | None]]:
 
 def topics(material: Material) -> list[Topic]:
     """What each topic is about."""
-    found = []
-    for probs in material.model.topic_words_:
-        order = np.argsort(-probs, kind="stable")[:N_WORDS]
-        found.append(
-            Topic(
-                [
-                    (shortened(material.words[w], _LONGEST_WORD), round(float(probs[w]), 4))
-                    for w in order
-                    if probs[w] > 0
-                ]
-            )
+    weights, order = material.model.topic_words_, telling_words(material.model, N_WORDS)
+    return [
+        Topic(
+            [
+                (shortened(material.words[word], _LONGEST_WORD), round(float(probs[word]), 4))
+                for word in chosen
+                if probs[word] > 0
+            ]
         )
-    return found
+        for probs, chosen in zip(weights, order, strict=True)
+    ]
 
 
 def topics_by_class(material: Material, rows: Iterable[ClassRow], vocabulary: Vocabulary) -> list[ClassTopics]:
@@ -333,7 +333,10 @@ def _strongest(strength: Array, rate: Array, vocabulary: Vocabulary) -> list[tup
 
 
 def _largest(mix: Array) -> list[tuple[int, float]]:
-    return [(int(topic), round(float(mix[topic]), 4)) for topic in np.argsort(-mix, kind="stable")[:N_TOPICS]]
+    """The topics with the largest shares, without those that would be shown as 0%, unless all would."""
+    order = np.argsort(-mix, kind="stable")[:N_TOPICS]
+    chosen = [topic for topic in order if mix[topic] >= _LEAST_SHARE] or order[:1]
+    return [(int(topic), round(float(mix[topic]), 4)) for topic in chosen]
 
 
 def fit_record(material: Material) -> Fit:

@@ -183,6 +183,7 @@ def _evidence(material: Material, labels: dict[int, list[int]]) -> tuple[dict[tu
     """What words say, by document and class, and why they were not weighed, if they were not."""
     if material.counts is None:
         return {}, "Words were not weighed: the counts of the documents were not given."
+    shown = dict(zip(material.model.vocabulary_, material.words, strict=True))
     found: dict[tuple[int, int], Evidence] = {}
     for label in sorted({label for chosen in labels.values() for label in chosen}):
         rows = [row for row, chosen in labels.items() if label in chosen]
@@ -192,7 +193,7 @@ def _evidence(material: Material, labels: dict[int, list[int]]) -> tuple[dict[tu
             return {}, f"Words were not weighed: {refused}."
         group: Any
         for group, words in table.groupby("doc", sort=False):
-            found[rows[group], label] = _for_and_against(words, material)
+            found[rows[group], label] = _for_and_against(words, shown)
     return found, None
 
 
@@ -204,8 +205,8 @@ def _explained(material: Material, rows: list[int], label: int) -> pd.DataFrame:
         return material.model.explain(material.counts[rows], material.model.classes_[label])
 
 
-def _for_and_against(table: pd.DataFrame, material: Material) -> Evidence:
-    """The strongest words on either side; what is left of the sum is the rest."""
+def _for_and_against(table: pd.DataFrame, shown: dict[Any, str]) -> Evidence:
+    """The strongest words on either side, as the page calls them; what is left of the sum is the rest."""
     pro: list[tuple[str, float]] = []
     con: list[tuple[str, float]] = []
     rest = 0.0
@@ -214,6 +215,5 @@ def _for_and_against(table: pd.DataFrame, material: Material) -> Evidence:
         if (isinstance(word, str) and word == REST) or len(side) == _N_EVIDENCE or not round(weight, 2):
             rest += weight
         else:
-            name = word if isinstance(word, str) else material.words[word]
-            side.append((shortened(name), round(float(weight), 2)))
+            side.append((shortened(shown[word]), round(float(weight), 2)))
     return Evidence(pro, con, round(rest, 2))

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from palda.data.frozen import Strings
     from palda.data.stretches import VoteRows
+    from palda.data.types import Dataset
     from palda.estimators import PALDA, CrowdPALDA
+    from palda.present.folders import StoredData
 
     Array = NDArray[np.float64]
     Record = dict[str, Any]
@@ -37,7 +39,9 @@ __all__ = [
     "majority_shares",
     "rate_view",
     "score_view",
+    "shown_words",
     "suggestion_view",
+    "telling_words",
     "topic_view",
 ]
 
@@ -104,13 +108,18 @@ class CrowdSummary:
         doubtful = f"{self.n_doubtful:,} in doubt (.3 to .7)"
         return [
             ("documents", f"{self.n_docs:,}, {self.n_docs_with_votes:,} of them with votes"),
-            ("votes", f"{self.n_votes:,} by {self.n_annotators:,} annotators"),
+            ("votes", f"{self.n_votes:,} by {self.n_annotators:,} annotator{'' if self.n_annotators == 1 else 's'}"),
             ("classes", f"{len(self.classes)}: {listed}"),
-            ("agreement", f"{self.agreement:.2f} (Krippendorff's alpha of label sets; 1 is perfect, 0 is chance)"),
-            ("annotators", ", ".join(f"{number} {verdict}" for verdict, number in self.verdicts.items())),
+            ("agreement", self._agreement_text()),
+            ("annotators", ", ".join(_people(number, verdict) for verdict, number in self.verdicts.items())),
             *((f"  {verdict}", _some(names)) for verdict, names in self.suspicious.items()),
             ("consensus", f"{self.certain_share:.0%} of the labels certain (beyond .9 or .1), {doubtful}"),
         ]
+
+    def _agreement_text(self) -> str:
+        if np.isnan(self.agreement):
+            return "not known: no document was judged by two people, or all say the same of every document"
+        return f"{self.agreement:.2f} (Krippendorff's alpha of label sets; 1 is perfect, 0 is chance)"
 
 
 @dataclass(frozen=True)
@@ -120,13 +129,20 @@ class FitSummary(CrowdSummary):
     n_iter: int = 0
     n_topics: int = 0
     n_words: int = 0
+    n_gold: int = 0
     thresholds: dict[str, float] = field(default_factory=dict)
 
     def lines(self) -> list[tuple[str, str]]:
         """What is counted, and the count in words."""
         end = "converged" if self.converged else "stopped before it converged (raise --max-iter)"
         fitted = f"{end} after {self.n_iter} rounds: {self.n_topics} topics over {self.n_words:,} words"
-        return [*super().lines(), ("fit", fitted)]
+        known = f"{self.n_gold:,} of {self.n_docs * len(self.classes):,} labels (gold), believed as they are"
+        return [*super().lines(), *([("known", known)] if self.n_gold else []), ("fit", fitted)]
+
+
+def _people(number: int, verdict: str) -> str:
+    spelled = {"spammer": "spammer" if number == 1 else "spammers", "too few votes": "with too few votes to tell"}
+    return f"{number:,} {spelled.get(verdict, verdict)}"
 
 
 def _some(names: Sequence[str], most: int = 20) -> str:
@@ -139,14 +155,15 @@ def crowd_summary(votes: Votes, consensus: Array, quality: pd.DataFrame, *, conv
     return CrowdSummary(**_counted(votes, consensus, quality), converged=converged)
 
 
-def fit_summary(model: CrowdPALDA, votes: VoteRows) -> FitSummary:
-    """Summary of a fitted model and the votes it learned from."""
+def fit_summary(model: CrowdPALDA, data: Dataset | StoredData) -> FitSummary:
+    """Summary of a fitted model and what it learned from."""
     return FitSummary(
-        **_counted(votes, model.consensus_, model.annotator_quality_),
+        **_counted(data.votes, model.consensus_, model.annotator_quality_),
         converged=bool(model.converged_),
         n_iter=int(model.n_iter_),
         n_topics=int(model.n_topics_),
         n_words=int(model.n_features_in_),
+        n_gold=int(np.count_nonzero(data.gold >= 0)),
         thresholds=dict(zip(model.classes_.tolist(), model.thresholds_.tolist(), strict=True)),
     )
 
@@ -224,27 +241,42 @@ def suggestion_view(suggestions: pd.DataFrame) -> View:
 
 def topic_view(model: PALDA | CrowdPALDA, n_words: int) -> View:
     """Topics, the most used first: their telling words, and the classes whose presence brings them."""
-    prior, words = model.topic_prior_, model.topic_words_
+    prior = model.topic_prior_
     mixes = prior / prior.sum(axis=2, keepdims=True)  # (classes, 2, topics)
-    rates = model.class_prior_[:, None]
-    shares = (rates * mixes[:, 1] + (1.0 - rates) * mixes[:, 0]).mean(axis=0)
+    shares = _topic_shares(model)
     brought = mixes[:, 1] - mixes[:, 0]
-    typical = shares @ words
+    telling = telling_words(model, n_words)
     rows = []
     for topic in np.argsort(-shares, kind="stable"):
         classes = [
             model.classes_[place] for place in _largest(brought[:, topic], 2) if brought[place, topic] > shares[topic]
         ]
-        telling = words[topic] * np.log(words[topic] / typical)
         rows.append(
             {
                 "topic": int(topic),
                 "share": float(shares[topic]),
                 "classes": [str(name) for name in classes],
-                "words": _names(model, _largest(telling, n_words)),
+                "words": _names(model, telling[topic]),
             }
         )
     return View("", {"topic": "", "share": ".1%", "classes": "", "words": ""}, rows)
+
+
+def telling_words(model: PALDA | CrowdPALDA, n_words: int) -> list[NDArray[np.int64]]:
+    """For each topic, columns of words that it writes often and other topics do not, the most telling first."""
+    words = model.topic_words_
+    typical = _topic_shares(model) @ words
+    seen = np.maximum(words, np.finfo(np.float64).tiny)  # without smoothing a topic may never write a word
+    return [_largest(row, n_words) for row in words * np.log(seen / np.maximum(typical, np.finfo(np.float64).tiny))]
+
+
+def _topic_shares(model: PALDA | CrowdPALDA) -> Array:
+    """Share of each topic in what is written."""
+    prior = model.topic_prior_
+    mixes = prior / prior.sum(axis=2, keepdims=True)
+    rates = model.class_prior_[:, None]
+    shares: Array = (rates * mixes[:, 1] + (1.0 - rates) * mixes[:, 0]).mean(axis=0)
+    return shares
 
 
 def class_view(model: PALDA | CrowdPALDA, n_words: int) -> View:
@@ -253,7 +285,7 @@ def class_view(model: PALDA | CrowdPALDA, n_words: int) -> View:
     mixes = prior / prior.sum(axis=2, keepdims=True)
     rows = []
     for place, name in enumerate(model.classes_):
-        absent, present = mixes[place] @ words
+        absent, present = np.maximum(mixes[place] @ words, np.finfo(np.float64).tiny)
         pull = (present + absent) * np.log(present / absent)
         rows.append(
             {
@@ -270,8 +302,15 @@ def _largest(values: Array, number: int) -> NDArray[np.int64]:
     return np.argsort(-values, kind="stable")[:number]
 
 
+def shown_words(model: PALDA | CrowdPALDA) -> NDArray[Any]:
+    """A name for each column of X: a whole word where stems were counted and the model knows of what."""
+    spellings: NDArray[Any] = getattr(model.words_, "spellings_", model.vocabulary_)
+    return spellings
+
+
 def _names(model: PALDA | CrowdPALDA, places: NDArray[np.int64]) -> list[str]:
-    return [str(model.vocabulary_[place]) for place in places]
+    names = shown_words(model)
+    return [str(names[place]) for place in places]
 
 
 def majority_shares(votes: Votes) -> Array:

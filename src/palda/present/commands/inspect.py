@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +13,7 @@ from palda.present.commands.learn import one_of, read_options
 if TYPE_CHECKING:
     from palda.estimators import PALDA, CrowdPALDA
 
-__all__ = ["annotators", "consensus", "has_reports", "load_crowd", "report", "suggest", "topics", "write_report_of"]
+__all__ = ["annotators", "consensus", "load_crowd", "report", "suggest", "title_of", "topics", "write_report_of"]
 
 
 def load_crowd(path: Path) -> CrowdPALDA:
@@ -151,6 +149,9 @@ def suggest(
 def report(
     model: opt.Model,
     output: Annotated[Path, typer.Option("--output", "-o", help="Page to write.")] = Path("report.html"),
+    title: Annotated[
+        str | None, typer.Option("--title", help="Heading of the page.", show_default="the model file's name")
+    ] = None,
     force: opt.Force = False,
     quiet: opt.Quiet = False,
 ) -> None:
@@ -159,27 +160,22 @@ def report(
     from palda.present.output import check_target
 
     check_target(output, force=force)
-    if not has_reports():
-        from palda.errors import PaldaError
-
-        raise PaldaError("this version of palda does not write reports yet")
     from palda.estimators import load
 
-    write_report_of(load(model), output, force=force)
+    write_report_of(load(model), output, title or title_of(model), force=force)
     Talk(quiet=quiet).say(f"written: {output}; open it in a browser")
 
 
-def has_reports() -> bool:
-    """Whether this palda writes reports."""
-    return find_spec("palda.present.report") is not None
+def title_of(model: Path) -> str:
+    """Heading of a report, unless another is asked for."""
+    return f"palda report: {model.name.removesuffix('.palda')}"
 
 
-def write_report_of(model: PALDA | CrowdPALDA, output: Path, *, force: bool) -> None:
-    """Report on a loaded model, with the texts and votes that its file keeps, and the words that texts are made of."""
-    write = import_module("palda.present.report").write_report
+def write_report_of(model: PALDA | CrowdPALDA, output: Path, title: str, *, force: bool) -> None:
+    """Report on a loaded model, with the texts and votes that its file keeps."""
+    from palda.present.report import write_report
+
     counts = None
     if model.texts_ is not None and model.words_ is not None:
         counts = model.words_.transform(model.texts_)
-    write(
-        model, output, texts=model.texts_, votes=model.votes_, X=counts, words=model.vocabulary_.tolist(), force=force
-    )
+    write_report(model, output, texts=model.texts_, votes=model.votes_, X=counts, title=title, force=force)

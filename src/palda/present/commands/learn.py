@@ -36,6 +36,16 @@ def fit(
         Path | None,
         typer.Option("--gold", help="Known labels: a table like votes, without annotators.", show_default="none"),
     ] = None,
+    no_gold: Annotated[
+        bool,
+        typer.Option(
+            "--no-gold", help="Do not believe known labels that stand beside the documents.", show_default="off"
+        ),
+    ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", help="Write the report as well, as palda report does.", show_default="not written"),
+    ] = None,
     no_texts: Annotated[
         bool,
         typer.Option(
@@ -90,7 +100,9 @@ def fit(
     from palda.present.console import Talk
     from palda.present.output import check_target
 
-    check_target(output, force=force)
+    for target in (output, report):
+        if target is not None:
+            check_target(target, force=force)
     if resume and not checkpoint_minutes:
         raise typer.BadParameter("--resume needs checkpoints, and --checkpoint-minutes 0 means none")
     chosen = read_options(
@@ -98,9 +110,11 @@ def fit(
         column=column, ignore=ignore, duplicates=duplicates, encoding=encoding,
     )  # fmt: skip
     talk = Talk(quiet=quiet)
-    from palda.data.shards import ShardFolder, is_shards
-    from palda.present.fitting import Plan, checked_folder, fit_and_save, fit_folder_and_save, read_files, show
+    from palda.data.shards import is_shards
+    from palda.present.fitting import Plan, fit_and_save, read_files, show
+    from palda.present.folders import StoredData, fit_folder_and_save, read_folder
     from palda.present.long_fits import checkpoint_for, stoppable
+    from palda.present.views import fit_summary
 
     checkpoint = checkpoint_for(output, checkpoint_minutes, resume=resume, force=force)
     plan = Plan(
@@ -108,20 +122,25 @@ def fit(
     )
     keep: dict[str, bool] = {"keep_texts": not no_texts, "verbose": not quiet}
     with talk.notes():
-        given: ShardFolder | Dataset
+        given: StoredData | Dataset
         if is_shards(documents):
-            given = checked_folder(documents, votes, chosen, plan)
+            given = read_folder(documents, votes, gold, chosen, plan, keep_gold=not no_gold)
         else:
-            given = read_files(documents, votes, gold, chosen)
+            given = read_files(documents, votes, gold, chosen, keep_gold=not no_gold)
         talk.say(f"{len(given):,} documents, {len(given.votes):,} votes; fitting, which takes a while")
         with stoppable(checkpoint, talk, resume=resume) as used:
-            if isinstance(given, ShardFolder):
-                model = fit_folder_and_save(given, gold, plan, output, used, **keep)
+            if isinstance(given, StoredData):
+                model = fit_folder_and_save(given, plan, output, used, **keep)
             else:
                 model = fit_and_save(given, plan, output, used, **keep)
         if model.interrupted_ and checkpoint.exists:
             talk.say("the model is the best so far; to go on, repeat the command with --resume --force")
-    show(model, given.votes, output, as_json=as_json)
+    if report is not None:
+        from palda.estimators import load
+        from palda.present.commands.inspect import title_of, write_report_of
+
+        write_report_of(load(output), report, title_of(output), force=force)
+    show(fit_summary(model, given), output, report, as_json=as_json)
 
 
 def aggregate(

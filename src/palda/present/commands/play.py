@@ -42,7 +42,7 @@ def simulate(
     quiet: opt.Quiet = False,
 ) -> None:
     """Write a simulated newsroom and its crowd: documents.csv, votes.csv, and the truth behind them."""
-    from palda.present.console import Talk
+    from palda.present.console import Talk, own_name
     from palda.present.demo import write_simulation
 
     paths = write_simulation(
@@ -50,7 +50,8 @@ def simulate(
     )
     talk = Talk(quiet=quiet)
     talk.say(f"written: {', '.join(map(str, paths))}")
-    talk.say(f"next: palda fit {paths[0]} {paths[1]}, then palda evaluate model.palda {paths[2]}")
+    palda = own_name()
+    talk.say(f"next: {palda} fit {paths[0]} {paths[1]}, then {palda} evaluate model.palda {paths[2]}")
 
 
 def demo(

@@ -8,6 +8,7 @@
   const tip = byId("tip");
   const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)}%`;
   const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
+  const fixed = (value) => value.toFixed(2).replace("-", "−").replace("−0.00", "0.00");
   const counted = (n, name) => `${n} ${name}${n === 1 ? "" : "s"}`;
 
   function make(tag, attributes = {}, ...children) {
@@ -136,11 +137,11 @@
   function heatMap(holder, heat, name, word) {
     const n = heat.names.length;
     const longest = Math.max(...heat.names.map((text) => text.length));
-    const margin = Math.min(130, 12 + 6.4 * longest);
+    const margin = Math.min(140, 12 + 6.8 * longest);
     const cell = Math.max(11, Math.min(40, Math.floor((holder.clientWidth - margin - 4) / n)));
     const size = margin + n * cell + 2;
     const svg = canvas(holder, size, size, name);
-    const letters = Math.round((margin - 12) / 6.4);
+    const letters = Math.floor((margin - 12) / 6.8);
     const shortName = (text) => (text.length > letters ? `${text.slice(0, letters - 1)}…` : text);
     const style = `font-size: ${Math.min(11, cell)}px`;
     heat.names.forEach((text, i) => {
@@ -155,7 +156,11 @@
         class: value === null ? "blank" : value < 0 ? "minus" : "plus",
         "fill-opacity": value === null ? 1 : Math.min(1, .04 + Math.abs(value)).toFixed(2),
       });
-      const what = i === j ? heat.names[i] : `${heat.names[i]} and ${heat.names[j]}: ${value === null ? "not known" : `${word} ${value.toFixed(2)}`}`;
+      const what = i === j ? heat.names[i] : `${heat.names[i]} and ${heat.names[j]}: ${value === null ? "not known" : `${word} ${fixed(value)}`}`;
+      if (value !== null && cell >= 34) {
+        const place = { class: Math.abs(value) < .75 ? "cell" : "cell strong", x: margin + (j + .5) * cell, y: margin + (i + .5) * cell + 4 };
+        draw(svg, "text", { ...place, "text-anchor": "middle" }, fixed(value));
+      }
       marks.push({ node, text: i !== j && heat.details ? `${what}\n${heat.details[i][j]}` : what });
     }));
     const moves = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: n, ArrowUp: -n };
@@ -167,7 +172,7 @@
     heat.values.forEach((row, i) => row.forEach((value, j) => { if (j > i && value !== null) pairs.push([value, i, j]); }));
     pairs.sort((a, b) => Math.abs(b[0]) - Math.abs(a[0]));
     const items = pairs.slice(0, 5).map(([value, i, j]) => make("li", {},
-      make("span", { class: "name" }, heat.names[i]), " and ", make("span", { class: "name" }, heat.names[j]), `: ${value.toFixed(2)}`));
+      make("span", { class: "name" }, heat.names[i]), " and ", make("span", { class: "name" }, heat.names[j]), `: ${fixed(value)}`));
     byId("correlation-list").replaceChildren(make("p", { class: "hint" }, "Strongest:"), make("ul", { class: "findings" }, ...items));
   }
 
@@ -214,7 +219,7 @@
     for (const button of table.querySelectorAll("button.sort")) {
       button.addEventListener("click", () => {
         const heading = button.closest("th");
-        const isText = heading.classList.contains("text");
+        const isText = heading.classList.contains("letters");
         const before = heading.getAttribute("aria-sort");
         const falling = before === null ? !isText : before === "ascending";
         for (const other of table.querySelectorAll("th[aria-sort]")) other.removeAttribute("aria-sort");
@@ -258,7 +263,7 @@
 
   function topicList(shares) {
     return make("ul", { class: "findings hint" }, ...shares.map(([topic, share]) => make("li", {},
-      `${percent(share)} topic ${topic + 1}: ${data.topics[topic].words.slice(0, 7).map((pair) => pair[0]).join(", ")}`)));
+      `${percent(share)} topic ${topic}: ${data.topics[topic].words.slice(0, 7).map((pair) => pair[0]).join(", ")}`)));
   }
 
   function showTopics() {
@@ -305,8 +310,10 @@
     const present = entry.labels.filter((label) => label.prob >= .5).map((label) => data.class_names[label.label]);
     const facts = [`${entry.doubt.toFixed(2)} labels expected wrong`];
     if (entry.contested !== null) facts.unshift(`${percent(entry.contested)} of votes against the majority`);
+    const start = (entry.text || "").slice(0, 200).trim();
     const item = make("details", {}, make("summary", {},
-      make("span", { class: "name" }, entry.id), make("span", {}, present.join(", ") || "no class"), make("span", { class: "facts" }, facts.join(" · "))));
+      make("span", { class: "name" }, entry.id), make("span", {}, present.join(", ") || "no class"), make("span", { class: "facts" }, facts.join(" · ")),
+      start ? make("span", { class: "start", dir: "auto" }, start) : null));
     item.addEventListener("toggle", () => {
       if (!item.open || item.children.length > 1) return;
       item.append(make("div", { class: "inside" },

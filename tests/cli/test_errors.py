@@ -1,0 +1,130 @@
+"""What users get wrong, for every command: each ends with one line on standard error, and leaves no file behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Palda, World
+
+READ_A_MODEL = ("predict", "consensus", "annotators", "topics", "suggest", "report", "evaluate")
+READ_VOTES = ("fit", "aggregate", "consensus")
+WRITE_A_FILE = ("fit", "aggregate", *READ_A_MODEL)
+PRINT = ("fit", "aggregate", "predict", "consensus", "annotators", "topics", "suggest", "evaluate")
+
+HEADER = "doc,annotator,label,value\n"
+
+
+def arguments(command: str, world: World, model: Path | None = None, votes: Path | None = None) -> list[object]:
+    """A call that works, but for the files given."""
+    model, votes = model or world.model, votes or world.votes
+    return {
+        "fit": [world.documents, votes, "--topics", 2, "--label-prior", "base_rate", "--jobs", 1, "--quiet"],
+        "aggregate": [votes, "--jobs", 1, "--quiet"],
+        "predict": [model, world.documents, "--quiet"],
+        "consensus": [model, world.documents, votes, "--quiet"],
+        "evaluate": [model, world.truth],
+        "report": [model, "--quiet"],
+    }.get(command, [model])
+
+
+@pytest.mark.parametrize("command", READ_A_MODEL)
+def test_a_model_that_is_not_there_not_one_or_from_a_later_version(
+    palda: Palda, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    later = tmp_path / "later.palda"
+    with zipfile.ZipFile(world.model) as old, zipfile.ZipFile(later, "w") as file:
+        manifest = json.loads(old.read("manifest.json"))
+        file.writestr("manifest.json", json.dumps(manifest | {"format_version": 99}))
+    for model, message in (
+        (tmp_path / "none.palda", "there is no such file"),
+        (world.votes, "is not a palda model"),
+        (tmp_path, "cannot be read"),
+        (later, "upgrade with: pip install"),
+    ):
+        assert message in palda(command, *arguments(command, world, model=model)).complaint
+    assert [path.name for path in tmp_path.iterdir()] == ["later.palda"]
+
+
+@pytest.mark.parametrize("command", READ_VOTES)
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "there is no such file"),
+        ("", "is empty"),
+        (HEADER, "has a header but no rows"),
+        (f"{HEADER}news-0001,annotator-01,arts,\n", "not a single vote"),
+        ("doc,who,label,value\nnews-0001,annotator-01,arts,1\n", "pass --column annotator=..."),
+        ("name,annotator,label,value\nnews-0001,annotator-01,arts,1\n", "no column for the doc"),
+    ],
+)
+def test_votes_that_are_missing_empty_or_have_other_columns(
+    palda: Palda,
+    world: World,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    content: str | None,
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    votes = tmp_path / "some.csv"
+    if content is not None:
+        votes.write_text(content)
+    line = palda(command, *arguments(command, world, votes=votes)).complaint
+    assert "some.csv" in line
+    assert message in line
+    assert {path.name for path in tmp_path.iterdir()} <= {"some.csv"}
+
+
+@pytest.mark.parametrize("command", WRITE_A_FILE)
+def test_a_place_that_cannot_be_written_to(palda: Palda, world: World, tmp_path: Path, command: str) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "there.csv").write_text("mine")
+    call = [command, *arguments(command, world), "-o"]
+    assert "there is no folder" in palda(*call, tmp_path / "none" / "out.csv").complaint
+    assert "there is no folder" in palda(*call, tmp_path / "file" / "out.csv").complaint
+    assert "--force" in palda(*call, tmp_path / "there.csv").complaint
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"file": "mine", "there.csv": "mine"}
+
+
+@pytest.mark.parametrize("command", ["fit", "aggregate"])
+def test_a_second_file_that_cannot_be_written_to(palda: Palda, world: World, tmp_path: Path, command: str) -> None:
+    option = {"fit": "--report", "aggregate": "--annotators-output"}[command]
+    call = [command, *arguments(command, world), "-o", tmp_path / "out.csv", option, tmp_path / "none" / "second.csv"]
+    assert "there is no folder" in palda(*call).complaint
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["simulate", "demo"])
+def test_a_folder_that_cannot_be_made(palda: Palda, tmp_path: Path, command: str) -> None:
+    (tmp_path / "file").write_text("")
+    assert "cannot be made" in palda(command, tmp_path / "file" / "folder").complaint
+
+
+@pytest.mark.parametrize("command", PRINT)
+def test_a_reader_that_has_gone_ends_the_command_quietly(world: World, tmp_path: Path, command: str) -> None:
+    call = [command, *arguments(command, world), *(["-o", tmp_path / "m.palda"] if command == "fit" else [])]
+    script = 'set -o pipefail; "$@" | true'
+    command_line = ["bash", "-c", script, "palda", sys.executable, "-m", "palda.present.cli", *map(str, call)]
+    ended = subprocess.run(command_line, capture_output=True, text=True, check=False)  # noqa: S603
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_votes_in_place_of_documents(palda: Palda, world: World, tmp_path: Path) -> None:
+    line = palda("fit", world.votes, world.documents, "-o", tmp_path / "m").complaint
+    assert "give the documents first, then the votes" in line
+
+
+def test_a_language_that_is_not_known(palda: Palda, world: World, tmp_path: Path) -> None:
+    ended = palda("fit", world.documents, world.votes, "-o", tmp_path / "m", "--language", "klingon", "--quiet")
+    assert "--language klingon is not one of" in ended.complaint
+    assert "--language none takes words as they are" in ended.complaint
