@@ -16,6 +16,7 @@ LONG = (
     "suggest",
     "real_crowds",
     "topics",
+    "online",
     "scale",
 )  # only when named
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from palda.aggregation import Aggregation, aggregate
     from palda.checkpoints import Checkpoint
+    from palda.data.shard_writer import write_shards
+    from palda.data.shards import ShardFolder, open_shards
     from palda.data.tables import read_documents, read_votes
     from palda.data.votes import Votes
     from palda.data.words import TextWords, ValueWords
@@ -22,13 +24,16 @@ __all__ = [
     "DataError",
     "PaldaError",
     "PaldaWarning",
+    "ShardFolder",
     "TextWords",
     "ValueWords",
     "Votes",
     "aggregate",
     "load",
+    "open_shards",
     "read_documents",
     "read_votes",
+    "write_shards",
 ]
 
 # Names are imported when they are first used: `import palda` costs next to nothing, and so does `palda --help`.
@@ -40,13 +45,16 @@ _HOMES = {
     "DataError": "palda.errors",
     "PaldaError": "palda.errors",
     "PaldaWarning": "palda.errors",
+    "ShardFolder": "palda.data.shards",
     "TextWords": "palda.data.words",
     "ValueWords": "palda.data.words",
     "Votes": "palda.data.votes",
     "aggregate": "palda.aggregation",
     "load": "palda.estimators",
+    "open_shards": "palda.data.shards",
     "read_documents": "palda.data.tables",
     "read_votes": "palda.data.tables",
+    "write_shards": "palda.data.shard_writer",
 }
 
 

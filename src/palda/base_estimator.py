@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import warnings
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from scipy import sparse
 from scipy.special import expit, logit
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from palda import metrics
-from palda.attachments import Attachments, packed, texts_array, unpacked
+from palda.arrivals import Arrived, Batch, Memory, SeenBefore, Standing, arrive, first_memory
 from palda.base_rate_fit import fit_base_rates, word_probs
 from palda.checkpoints import draw_seeds
 from palda.crowd import CrowdSettings
@@ -29,33 +30,29 @@ from palda.inputs import label_table
 from palda.kernels import Stopping
 from palda.learn import LearnPlan, learn
 from palda.metrics.thresholds import choose_thresholds
-from palda.model.predict import Temper, for_prediction
+from palda.model.predict import for_prediction
 from palda.model.start import default_n_topics
-from palda.model.stored import state_of_params, stored_params
-from palda.persist import save_state, state_of_prior, stored_prior
+from palda.online_em import OnlineRounds
 from palda.priors import base_rate
 from palda.priors.wrapped import check_classifier
 from palda.progress import Progress
 from palda.reading import prior_log_odds
+from palda.saved_estimator import SavedEstimator
 from palda.topic_evidence import TopicPlan
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator
 
     import pandas as pd
     from numpy.typing import NDArray
 
     from palda.annotators.base import AnnotatorModel
-    from palda.data.frozen import Strings
     from palda.data.stretches import CountRows
-    from palda.data.types import Counts, Votes
-    from palda.data.words import TextWords, ValueWords
+    from palda.data.types import Counts
     from palda.explain import WordTable
     from palda.fit import Best, Labelled
     from palda.learn import Learned
     from palda.model.state import Params
-    from palda.persist import SavedModel
     from palda.priors.label_sets import Profiles
     from palda.priors.learned import LearnedPrior
     from palda.priors.logistic import Head
@@ -63,25 +60,20 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["TopicEstimator", "as_many"]
+__all__ = ["PUBLISHED", "TopicEstimator"]
+
+PUBLISHED: dict[str, Any] = {"inference": "mean_field", "label_prior": "base_rate", "thresholds": 0.5, "tol": 1e-4}
+"""Settings of the paper."""
 
 _STOPPING = Stopping(max_passes=30, tolerance=1e-3, leaps=True)
 _LEAST_DOCS = 50  # fewer documents are too few for a label prior to learn from
 _CROWD_ROUNDS, _CROWD_TOL = 200, 1e-6  # of the votes' EM inside a turn of learning
 _PRIORS = ("stacked", "topics", "words", "base_rate")
-_NOT_KEPT = {"engine": None}  # a file must not have anybody talk to a cluster
 _MEASURES = ("micro_f1", "macro_f1", "jaccard")
 
 
-class TopicEstimator(TransformerMixin, BaseEstimator):
+class TopicEstimator(TransformerMixin, SavedEstimator):
     """Parameters are checked when ``fit`` is called; what was learned is in attributes that end in an underscore."""
-
-    words_: TextWords | ValueWords | None = None
-    """What turns texts or values into counts; known after ``load`` of a file that keeps it."""
-    texts_: Strings | None = None
-    """Texts of the training documents, likewise."""
-    votes_: Votes | None = None
-    """Votes that the model learned from, likewise."""
 
     @contextmanager
     def _at_work(self, annotators: AnnotatorModel | None = None) -> Iterator[Settings]:
@@ -97,8 +89,39 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
                 engine=engine,
             )
 
+    def _check_can_go_on(self) -> None:
+        if not isinstance(self.label_prior, str):
+            raise TypeError(
+                f"partial_fit cannot go on with {type(self.label_prior).__name__} as the label prior, which must be "
+                f"fitted to all documents at once; choose from {_listed(_PRIORS)}"
+            )
+
+    def _warn_of_a_small_start(self) -> None:
+        if self._prior is None and not self._is_base_rate():
+            warnings.warn(
+                f"the first documents are fewer than {_LEAST_DOCS}, too few for a label prior to learn from: the model "
+                "goes on with base rates; begin with more documents",
+                PaldaWarning,
+                stacklevel=3,
+            )
+
+    def _arrive(self, batch: Batch, annotators: AnnotatorModel, vote_counts: Array, seen: SeenBefore | None) -> Arrived:
+        """Go on from what is known, with documents that arrive later."""
+        if self._memory is None:
+            raise ValueError("the model was saved by an earlier version that could not go on from there; fit it again")
+        standing = Standing(self._params, self._prior, self._memory, vote_counts)
+        with self._at_work() as settings:
+            crowd = CrowdSettings(annotators, _CROWD_ROUNDS, _CROWD_TOL, Threads(resolve_n_jobs(self.n_jobs)))
+            found = arrive(standing, batch, settings, crowd, seen)
+        self._params, self._prior, self._memory = found.standing.params, found.standing.prior, found.standing.memory
+        if found.foretold is not None and hasattr(self, "out_of_fold_probs_"):
+            self.out_of_fold_probs_ = np.concatenate((self.out_of_fold_probs_, expit(found.foretold)))
+        self.texts_ = self.votes_ = None
+        return found
+
     def _check_settings(self) -> None:
         _check_choice("inference", self.inference, ("joint", "mean_field"))
+        _check_choice("algorithm", self.algorithm, ("batch", "online"))
         if isinstance(self.label_prior, str):
             _check_choice("label_prior", self.label_prior, _PRIORS)
         else:
@@ -175,12 +198,15 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
         def watch() -> Any:
             return Progress(verbose=self.verbose, max_iter=self.max_iter, tol=settings.tol).step
 
+        if self.algorithm == "online":
+            settings = replace(settings, rounds=OnlineRounds(seeds[0]))
         plan = TopicPlan(self.n_topics_, bool(self.smoothing), settings, seeds, watch)
         return plan, seed
 
     def _fit_together(self, data: Labelled, settings: Settings) -> Array:
         """Base rates for a label prior; gives Δ back."""
         plan, seed = self._plan(data.counts, data.known.shape[1], settings)
+        self._memory: Memory | None = first_memory(data.counts)
         chooses = isinstance(self.thresholds, str) or self.inference == "joint"
         found = fit_base_rates(data, plan, seed, hold_out=chooses)
         self._prior: LearnedPrior | None = None
@@ -205,6 +231,7 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
             ),
         )
         self._prior = found.prior
+        self._memory = first_memory(data.counts, found)
         self.temper_ = found.temper
         self._keep_topics(found.topics)
         spoken_of = np.where(found.weights > 0, found.label_probs, np.nan)
@@ -365,103 +392,6 @@ class TopicEstimator(TransformerMixin, BaseEstimator):
         """Micro-F1 of the predictions against the truth; unknown labels are left out."""
         return float(metrics.micro_f1(label_table(y)[0], self.predict(X)))
 
-    def save(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        words: TextWords | ValueWords | None = None,
-        texts: Any = None,
-        votes: Any = None,
-    ) -> None:
-        """Write the fitted model to one file, whole or not at all; :func:`palda.load` reads it back.
-
-        A loaded model that is saved again keeps what it was saved with.
-
-        Parameters
-        ----------
-        path
-            File to write; an older one is replaced.
-        words
-            The fitted transformer that made X; the loaded model has it as ``words_`` and can so read new texts.
-        texts
-            Texts of the training documents, row by row of X, for reports: ``texts_``.
-        votes
-            The votes that the model learned from, for reports: ``votes_``. Only of a model of a crowd.
-        """
-        check_is_fitted(self)
-        arrays: dict[str, NDArray[Any]] = state_of_params(self._params) | state_of_prior(self._prior, self.label_prior)
-        arrays |= {"lower_bounds": self.lower_bounds_, "thresholds": self.thresholds_}
-        state = {
-            "estimator": type(self).__name__,
-            "settings": {name: _plain(value) for name, value in self.get_params(deep=False).items()} | _NOT_KEPT,
-            "converged": bool(self.converged_),
-            "lower_bound": float(self.lower_bound_),
-            "worst_fall": float(self.worst_fall_),
-            "temper": list(self.temper_),
-        }
-        if hasattr(self, "feature_names_in_"):
-            state["feature_names"] = self.feature_names_in_.tolist()
-        elif self.vocabulary_.dtype == object:
-            state["vocabulary"] = self.vocabulary_.tolist()
-        self._add_state(arrays, state)
-        attached_arrays, attached_state = packed(self._attachments(words, texts, votes))
-        save_state(path, arrays | attached_arrays, state | attached_state)
-
-    def _attachments(self, words: TextWords | ValueWords | None, texts: Any, votes: Any) -> Attachments:
-        """What goes into the file beside the model: what is given, else what a loaded model came with."""
-        words = self.words_ if words is None else words
-        if words is not None and len(words.get_feature_names_out()) != self.n_features_in_:
-            raise ValueError(
-                f"words makes {len(words.get_feature_names_out())} columns, but the model was fitted on "
-                f"{self.n_features_in_}; pass the transformer that made X"
-            )
-        kept = self.texts_ if texts is None else texts_array(texts)
-        return Attachments(words, kept, self._votes_to_keep(votes))
-
-    def _votes_to_keep(self, votes: Any) -> Votes | None:
-        if votes is not None:
-            raise ValueError(f"{type(self).__name__} learns from labels and has no votes to keep")
-        return None
-
-    def _axes_of_votes(self) -> tuple[Strings, Strings, Strings] | None:
-        """Documents, annotators and classes, for a model that learned from votes."""
-        return None
-
-    def _take_attachments(self, saved: SavedModel) -> None:
-        """Take what the file holds beside the model."""
-        self.words_, self.texts_, self.votes_ = unpacked(saved.arrays, saved.state, self._axes_of_votes())
-        self.vocabulary_ = self._column_names()
-        if "vocabulary" in saved.state:
-            listed = as_many(saved.state["vocabulary"], self._params.topic_words.T, "words")
-            self.vocabulary_ = names_array(listed)
-        elif self.words_ is not None and not hasattr(self, "feature_names_in_"):
-            self.vocabulary_ = self.words_.get_feature_names_out()
-        if self.words_ is not None:
-            as_many(list(self.words_.get_feature_names_out()), self._params.topic_words.T, "words")
-
-    def _add_state(self, arrays: dict[str, NDArray[Any]], state: dict[str, Any]) -> None:
-        raise NotImplementedError
-
-    def _take_state(self, saved: SavedModel, trusted: tuple[str, ...]) -> None:
-        """Become what was saved."""
-        self._params = stored_params(saved.arrays)
-        self._prior, plugged_in = stored_prior(saved.arrays, self._params, trusted)
-        if plugged_in is not None:
-            self.label_prior = plugged_in
-        self.lower_bounds_ = saved.arrays["lower_bounds"]
-        self.thresholds_ = saved.arrays["thresholds"]
-        as_many(list(self.thresholds_), self._params.class_prior, "classes")
-        self.n_iter_ = len(self.lower_bounds_)
-        self.n_features_in_ = self._params.topic_words.shape[1]
-        if "feature_names" in saved.state:
-            words = as_many(saved.state["feature_names"], self._params.topic_words.T, "features")
-            self.feature_names_in_ = np.array(words, dtype=object)
-        self.converged_ = bool(saved.state["converged"])
-        self.lower_bound_ = float(saved.state["lower_bound"])
-        self.worst_fall_ = float(saved.state["worst_fall"])
-        self.temper_ = Temper(*(float(number) for number in saved.state["temper"]))
-        self.n_topics_ = len(self._params.topic_words)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -485,17 +415,3 @@ def _check_count(name: str, value: Any, *, or_auto: bool = False) -> None:
 
 def _listed(choices: tuple[str, ...]) -> str:
     return ", ".join(map(repr, choices))
-
-
-def _plain(setting: Any) -> Any:
-    """What JSON can hold of a setting; not a random generator in mid-stream, nor a classifier, which is kept apart."""
-    if isinstance(setting, np.generic):
-        return setting.item()
-    return setting if isinstance(setting, (str, int, float, bool, type(None))) else None
-
-
-def as_many(names: list[object], columns: Array, kind: str) -> list[object]:
-    """The names, if there are as many as there are columns."""
-    if len(names) != len(columns):
-        raise ValueError(f"there are {len(names)} names for {len(columns)} {kind}")
-    return names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Best",
     "Labelled",
+    "Rounds",
     "Settings",
     "Shard",
     "carried_beliefs",
@@ -45,9 +46,13 @@ __all__ = [
     "em",
     "explain_shards",
     "label_probs",
+    "maximisation",
+    "placed",
     "reader_of",
     "run_em",
     "shares_of_topics",
+    "statistics",
+    "total_bound",
     "unlabelled_shards",
 ]
 
@@ -90,6 +95,13 @@ class Shard:
         return replace(self, words=self.bags, said=self.votes)
 
 
+class Rounds(Protocol):
+    """Anything that takes the place of ``em``."""
+
+    def __call__(self, shards: Sequence[Shard], start: Params, settings: Settings) -> Iterator[tuple[Params, StepInfo]]:
+        """Rounds of EM from a start: parameters and how each went."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """How EM runs: what it believes of annotators and documents, and when it stops."""
@@ -100,6 +112,7 @@ class Settings:
     tol: float = 1e-4
     stopping: Stopping = field(default_factory=lambda: Stopping(max_passes=30, tolerance=1e-3, leaps=True))
     engine: Engine = field(default_factory=Threads)
+    rounds: Rounds | None = None  # None: ``em``
     journal: Journal = field(default_factory=Journal)
 
 
@@ -188,12 +201,10 @@ def em(
     params = start
     at = at or Position()
     before, worst_fall, newton_converged = at.before, at.worst_fall, at.newton_converged
-    work = settings.engine.place(
-        [_Work(shard, None if beliefs is None else beliefs[k]) for k, shard in enumerate(shards)]
-    )
+    work = placed(shards, settings, beliefs)
     for iteration in range(at.iteration, settings.max_iter + 1):
-        stats = settings.engine.total(_stats_of, work, _Rules.of(params, settings))
-        bound = _total_bound(stats, params, settings)
+        stats = statistics(work, params, settings)
+        bound = total_bound(stats, params, settings)
         change = (bound - before) / abs(bound) if np.isfinite(before) else np.inf
         worst_fall = max(worst_fall, -change)
         converged = abs(change) < settings.tol
@@ -205,8 +216,22 @@ def em(
         )
         if converged:
             return
-        params, newton_converged = _maximisation(params, stats, settings)
+        params, newton_converged = maximisation(params, stats, settings)
         before = bound
+
+
+def placed(
+    shards: Sequence[Shard], settings: Settings, beliefs: Sequence[Beliefs | Array] | None = None
+) -> Sequence[_Work]:
+    """Shards where the engine works on them, for several rounds of ``statistics``."""
+    return settings.engine.place(
+        [_Work(shard, None if beliefs is None else beliefs[k]) for k, shard in enumerate(shards)]
+    )
+
+
+def statistics(work: Sequence[_Work], params: Params, settings: Settings) -> ShardStats:
+    """Sum of the E-steps of all shards."""
+    return settings.engine.total(_stats_of, work, _Rules.of(params, settings))
 
 
 def run_em(
@@ -226,10 +251,12 @@ def run_em(
     best.become(known.best)
     if known.params is None:
         return best
-    position = known.position
-    for params, info in em(shards, known.params, settings, None, position):
-        standing = replace(position, newton_converged=info.newton_converged)
-        stage.keep(partial(running_record, params, standing, best.copy()), finished=False)
+    position, other = known.position, settings.rounds
+    rounds = em(shards, known.params, settings, None, position) if other is None else other(shards, start, settings)
+    for params, info in rounds:
+        if other is None:  # rounds of another kind know more than their parameters, and start anew
+            standing = replace(position, newton_converged=info.newton_converged)
+            stage.keep(partial(running_record, params, standing, best.copy()), finished=False)
         best.see(params, info)
         if watch is not None:
             watch(info)
@@ -332,7 +359,7 @@ def _shard_step(shard: Shard, rules: _Rules, beliefs: Beliefs | Array | None = N
     return replace(stats, vote_counts=counted, bound=stats.bound + float(said.absent.sum())), probs
 
 
-def _total_bound(stats: ShardStats, params: Params, settings: Settings) -> float:
+def total_bound(stats: ShardStats, params: Params, settings: Settings) -> float:
     """Documents' parts, log p(λ = 0), and the cost of q(β) and of q(annotators) (maths, eqs. 12, 18, 31)."""
     labels = stats.n_docs * float(np.log1p(-params.class_prior).sum())
     crowd = 0.0
@@ -341,7 +368,8 @@ def _total_bound(stats: ShardStats, params: Params, settings: Settings) -> float
     return stats.bound + labels - topic_divergence(params) - crowd
 
 
-def _maximisation(params: Params, stats: ShardStats, settings: Settings) -> tuple[Params, bool]:
+def maximisation(params: Params, stats: ShardStats, settings: Settings) -> tuple[Params, bool]:
+    """Parameters of the M-step, and whether Newton's method came to rest."""
     topics = update_topics(params, stats)
     belief = params.annotators
     if settings.annotators is not None and belief is not None and stats.vote_counts.size:

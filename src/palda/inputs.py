@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -25,7 +26,20 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["as_votes", "class_names", "first_guess", "known_votes", "label_table", "mean_where_unknown"]
+    Rows = NDArray[np.int64]
+
+__all__ = [
+    "Arriving",
+    "arriving_labels",
+    "arriving_votes",
+    "as_votes",
+    "class_names",
+    "first_guess",
+    "known_votes",
+    "label_table",
+    "mean_where_unknown",
+    "named_classes",
+]
 
 
 def label_table(Y: Any) -> tuple[NDArray[np.int8], NDArray[Any]]:
@@ -197,6 +211,60 @@ def known_votes(
         annotators=names_array(everybody),
         classes=classes,
     )
+
+
+class Arriving(NamedTuple):
+    """Votes that arrive later, with a model's classes and annotators first, and which of their documents it knows."""
+
+    votes: Votes
+    new: Rows  # rows of documents that the model has not seen
+    seen: Rows  # rows of those that it has,
+    places: Rows  # and their places in the model
+
+
+def arriving_votes(
+    votes: Any, doc_ids: Iterable[object] | None, n_docs: int, axes: tuple[Strings, Strings, Strings]
+) -> Arriving:
+    """Votes for a model with these documents, annotators and classes.
+
+    Rows without any id are new documents: they are numbered on from those that the model has.
+    """
+    documents, annotators, classes = axes
+    if doc_ids is None and not isinstance(votes, Votes) and not hasattr(votes, "columns"):
+        taken = set(documents)
+        free = (str(number) for number in itertools.count(len(documents)) if str(number) not in taken)
+        doc_ids = list(itertools.islice(free, n_docs))
+    given = known_votes(votes, doc_ids, n_docs, classes, annotators)
+    place_of = {name: place for place, name in enumerate(documents)}
+    places = np.array([place_of.get(name, -1) for name in given.doc_ids], dtype=np.int64)
+    seen = np.flatnonzero(places >= 0)
+    return Arriving(given, np.flatnonzero(places < 0), seen, places[seen])
+
+
+def named_classes(classes: Any, names: NDArray[Any]) -> NDArray[Any]:
+    """Names of the columns of labels; a single column may be given its two values, as scikit-learn does."""
+    if classes is None:
+        return names
+    given = class_names(np.asarray(classes).tolist())
+    if len(names) == 1 and len(given) == 2:
+        return names
+    if len(given) != len(names):
+        raise ValueError(f"classes names {len(given)} classes, but y has {len(names)} columns")
+    return given
+
+
+def arriving_labels(Y: Any, classes: NDArray[Any]) -> NDArray[np.int8]:
+    """Labels that arrive later, in the order of a model's classes; named columns are matched by name."""
+    known, names = label_table(Y)
+    if known.shape[1] != len(classes):
+        raise ValueError(f"y has {known.shape[1]} classes, but the model has {len(classes)}; they must stay the same")
+    if not hasattr(Y, "columns"):
+        return known
+    column = {name: position for position, name in enumerate(names)}
+    strange = [name for name in names if name not in set(classes.tolist())]
+    if strange:
+        raise DataError(checks.unknown_name(str(strange[0]), [str(name) for name in classes], "class"))
+    return np.ascontiguousarray(known[:, [column[name] for name in classes.tolist()]])
 
 
 def _joined(votes: Votes, ids: Strings) -> Votes:

@@ -118,7 +118,7 @@ def test_a_folder_is_labelled_like_its_documents(folder: Path, palda: Palda, wor
 def test_texts_and_votes_stay_in_a_large_folder(
     folder: Path, palda: Palda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("palda.present.folders._MOST_KEPT_DOCS", 59)
+    monkeypatch.setattr("palda.present.fitting._MOST_KEPT_DOCS", 59)
     monkeypatch.setattr("palda.present.views._MOST_VOTES", 100)
     ended = palda("fit", folder, "-o", tmp_path / "m.palda", *QUICK[:-1])
     assert "texts and votes stay in the folder" in ended.err

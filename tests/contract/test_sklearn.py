@@ -43,6 +43,7 @@ VOTES = simulate.crowd(WORLD, [0.9, 0.8, 0.7], seed=1, votes_per_doc=2)[0]
     xfail_strict=True,
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:the first documents are fewer than 50")
 def test_palda_passes_the_checks_of_scikit_learn(estimator: PALDA, check: Callable[[PALDA], None]) -> None:
     check(estimator)
 

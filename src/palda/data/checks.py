@@ -187,7 +187,8 @@ def unknown_name(name: str, known: Collection[str], kind: str, n_known: int | No
     """
     near = difflib.get_close_matches(name, list(known)[:20_000], n=1)
     hint = f"did you mean {near[0]!r}?" if near else "correct the name, or leave it out"
-    return f"{kind} {shown(name)} is not among the {len(known) if n_known is None else n_known} known ones; {hint}"
+    size = len(known) if n_known is None else n_known
+    return f"{kind} {shown(name)} is not among the {size} known ones; {hint}"
 
 
 def keep_one_vote_each(

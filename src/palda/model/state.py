@@ -72,7 +72,8 @@ class StepInfo:
 
     iteration: int
     bound: float
-    """Lower bound of the log-likelihood of words, labels and votes under the parameters that go with this."""
+    """Lower bound of the log-likelihood of words, labels and votes under the parameters that go with this; of online EM
+    an estimate of it."""
     change: float
     """Growth of the bound since the last round, relative to its size; infinite in the first round."""
     worst_fall: float
@@ -81,3 +82,5 @@ class StepInfo:
     n_unsettled: int
     newton_converged: bool
     converged: bool
+    is_estimate: bool = False
+    """Whether the documents' parts of the bound are each under the parameters of the step that read them."""

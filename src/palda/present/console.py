@@ -44,7 +44,7 @@ def as_options(message: str) -> str:
 
     def option(found: re.Match[str]) -> str:
         name, value = found[1], ",".join(part.strip(" '\"") for part in found[2].strip("[]").split(","))
-        value = {"None": "none", "True": ""}.get(value, value)  # True is a flag
+        value = {"None": "none", "True": ""}.get(value, value)  # True is a flag's
         return f"{_OPTIONS[name]} {value}".strip() if name in _OPTIONS else f"--column {name}={value}"
 
     return _ADVICE.sub(option, message)

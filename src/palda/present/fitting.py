@@ -6,6 +6,7 @@ import json
 import math
 import shlex
 import sys
+import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,11 @@ import numpy as np
 from palda.aggregation import Aggregation
 from palda.aggregation import aggregate as aggregate_library
 from palda.data import checks
-from palda.data.sources import read_any_votes, read_dataset, read_gold
+from palda.data.shards import open_shards
+from palda.data.sources import ReadOptions, read_any_votes, read_dataset, read_gold
 from palda.data.types import Corpus, Documents
 from palda.data.words import TextWords, ValueWords
-from palda.errors import PaldaError
+from palda.errors import PaldaError, PaldaWarning
 from palda.estimators import CrowdPALDA
 from palda.present.console import own_name, printable, results
 from palda.present.standard_input import local
@@ -27,11 +29,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from palda.checkpoints import Checkpoint
-    from palda.data.sources import ReadOptions
+    from palda.data.shards import ShardFolder
     from palda.data.types import Dataset
     from palda.present.views import CrowdSummary, FitSummary
 
-__all__ = ["Plan", "aggregate_votes", "fit_and_save", "read_files", "show"]
+__all__ = ["Plan", "aggregate_votes", "checked_folder", "fit_and_save", "fit_folder_and_save", "read_files", "show"]
+
+_MOST_KEPT_DOCS, _MOST_KEPT_VOTES = 200_000, 20_000_000  # in a model file
+_USUAL_COUNTING = ("english", 2, 1, 5)
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,7 @@ class Plan:
     n_topics: Any
     annotators: str
     label_prior: str
+    algorithm: str
     max_iter: int
     language: str
     min_count: int
@@ -48,6 +54,7 @@ class Plan:
     n_bins: int
     seed: int
     n_jobs: int | None
+    engine: str | None = None
 
     def words_for(self, dataset: Dataset) -> TextWords | ValueWords:
         """What turns the documents into counts."""
@@ -64,8 +71,9 @@ class Plan:
     def model(self, *, verbose: bool) -> CrowdPALDA:
         """Estimator with the settings asked for."""
         return CrowdPALDA(
-            self.n_topics, annotators=self.annotators, label_prior=self.label_prior, max_iter=self.max_iter,
-            n_jobs=self.n_jobs, random_state=self.seed, verbose=int(verbose),
+            self.n_topics, annotators=self.annotators, label_prior=self.label_prior, algorithm=self.algorithm,
+            max_iter=self.max_iter, n_jobs=self.n_jobs, engine=self.engine, random_state=self.seed,
+            verbose=int(verbose),
         )  # fmt: skip
 
 
@@ -101,6 +109,54 @@ def fit_and_save(
     model.fit(corpus, dataset.votes, gold=gold, checkpoint=checkpoint)
     texts = dataset.corpus.texts if keep_texts and isinstance(dataset.corpus, Documents) else None
     model.save(output, words=words, texts=texts, votes=dataset.votes)
+    if checkpoint is not None and not model.interrupted_:
+        checkpoint.remove()
+    return model
+
+
+def checked_folder(path: Path, votes: Path | None, options: ReadOptions, plan: Plan) -> ShardFolder:
+    """Folder of shards to learn from, every byte compared with its checksum.
+
+    It has its votes and has counted its words, so whoever says how to do so is told that it is too late.
+    """
+    if votes is not None:
+        raise PaldaError(f"{path} is a folder of shards, which holds its votes; leave {votes} out, or shard it again")
+    if plan.counting != _USUAL_COUNTING or options != ReadOptions():
+        raise PaldaError(f"{path} is a folder of shards: how files are read and words counted is said to palda shard")
+    folder = open_shards(path)
+    folder.verify()
+    return folder
+
+
+def fit_folder_and_save(
+    folder: ShardFolder,
+    gold: Path | None,
+    plan: Plan,
+    output: Path,
+    checkpoint: Checkpoint | None,
+    *,
+    keep_texts: bool,
+    verbose: bool,
+) -> CrowdPALDA:
+    """Model fitted on a folder of shards, which is in the file as well.
+
+    The file holds texts and votes for reports, unless they are too many for it: then they stay in the folder.
+    """
+    known = None
+    if gold is not None:
+        given = read_gold(gold, folder.doc_ids, folder.classes)
+        known = np.where(given >= 0, given, folder.gold)
+    model = plan.model(verbose=verbose)
+    model.fit(folder, gold=known, checkpoint=checkpoint)
+    is_small = len(folder) <= _MOST_KEPT_DOCS and len(folder.votes) <= _MOST_KEPT_VOTES
+    if not is_small:
+        warnings.warn("texts and votes stay in the folder: too many for a model file", PaldaWarning, stacklevel=2)
+    model.save(
+        output,
+        words=folder.words,
+        texts=folder.texts() if is_small and keep_texts else None,
+        votes=folder.votes.take(slice(None), named=True) if is_small else None,
+    )
     if checkpoint is not None and not model.interrupted_:
         checkpoint.remove()
     return model

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 __all__ = [
+    "Algorithm",
     "AnnotatorKind",
     "AsCsv",
     "AsJson",
@@ -88,6 +89,13 @@ class AnnotatorKind(StrEnum):
     TWO_COIN = "two_coin"
     ONE_COIN = "one_coin"
     PER_CLASS = "per_class"
+
+
+class Algorithm(StrEnum):
+    """How topics are fitted."""
+
+    BATCH = "batch"
+    ONLINE = "online"
 
 
 class LabelPrior(StrEnum):
@@ -216,6 +224,15 @@ Seed = Annotated[int, typer.Option("--seed", min=0, help="Everything drawn follo
 Jobs = Annotated[
     int | None,
     typer.Option("--jobs", "-j", min=1, help="Threads.", show_default="one a core", rich_help_panel=_RUN),
+]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        help='Where documents are worked on: threads, dask (processes here), or a Dask scheduler, "tcp://host:8786".',
+        show_default="threads",
+        rich_help_panel=_RUN,
+    ),
 ]
 CheckpointMinutes = Annotated[
     float,

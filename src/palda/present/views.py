@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data.frozen import Strings
+    from palda.data.shards import ShardFolder
     from palda.data.stretches import VoteRows
     from palda.data.types import Dataset
     from palda.estimators import PALDA, CrowdPALDA
-    from palda.present.folders import StoredData
 
     Array = NDArray[np.float64]
     Record = dict[str, Any]
@@ -155,15 +155,15 @@ def crowd_summary(votes: Votes, consensus: Array, quality: pd.DataFrame, *, conv
     return CrowdSummary(**_counted(votes, consensus, quality), converged=converged)
 
 
-def fit_summary(model: CrowdPALDA, data: Dataset | StoredData) -> FitSummary:
+def fit_summary(model: CrowdPALDA, dataset: Dataset | ShardFolder) -> FitSummary:
     """Summary of a fitted model and what it learned from."""
     return FitSummary(
-        **_counted(data.votes, model.consensus_, model.annotator_quality_),
+        **_counted(dataset.votes, model.consensus_, model.annotator_quality_),
         converged=bool(model.converged_),
         n_iter=int(model.n_iter_),
         n_topics=int(model.n_topics_),
         n_words=int(model.n_features_in_),
-        n_gold=int(np.count_nonzero(data.gold >= 0)),
+        n_gold=int(np.count_nonzero(dataset.gold >= 0)),
         thresholds=dict(zip(model.classes_.tolist(), model.thresholds_.tolist(), strict=True)),
     )
 

@@ -46,25 +46,43 @@ _COEF_PER_GROUP = 1 << 18  # coefficients that are optimised together: L-BFGS ho
 
 
 def fit_columns(
-    blocks: Blocks, problems: Problems, penalties: Array, start: Array, engine: Engine, stopping: Stopping
+    blocks: Blocks,
+    problems: Problems,
+    penalties: Array,
+    start: Array,
+    engine: Engine,
+    stopping: Stopping,
+    centre: Array | None = None,
 ) -> Array:
     """Coefficients (features + 1, problems) that minimise weighted cross-entropy + ½ Σ penalty · coefficient².
 
     Every coefficient has a penalty of its own; that of the last row, the intercepts, should be 0 (maths, eq. 47).
+    With a ``centre``, penalties are on the distance from it.
     """
+    centre = np.zeros_like(start) if centre is None else centre
     width = max(1, _COEF_PER_GROUP // len(start))
     groups = [np.arange(first, min(first + width, start.shape[1])) for first in range(0, start.shape[1], width)]
-    fitted = [_fit_group(blocks, problems.take(g), penalties[:, g], start[:, g], engine, stopping) for g in groups]
+    fitted = [
+        _fit_group(blocks, problems.take(g), penalties[:, g], start[:, g], centre[:, g], engine, stopping)
+        for g in groups
+    ]
     return np.concatenate(fitted, axis=1) if fitted else start.copy()
 
 
 def _fit_group(
-    blocks: Blocks, problems: Problems, penalties: Array, start: Array, engine: Engine, stopping: Stopping
+    blocks: Blocks,
+    problems: Problems,
+    penalties: Array,
+    start: Array,
+    centre: Array,
+    engine: Engine,
+    stopping: Stopping,
 ) -> Array:
     def objective(coef: Array, columns: Indices) -> tuple[Array, Array]:
-        ridge = penalties[:, columns] * coef
+        distance = coef - centre[:, columns]
+        ridge = penalties[:, columns] * distance
         found = engine.total(loss_and_gradient, blocks, Trial(coef, problems.take(columns)))
-        return 0.5 * dots(ridge, coef) + found[-1], ridge + found[:-1]
+        return 0.5 * dots(ridge, distance) + found[-1], ridge + found[:-1]
 
     curvature = penalties + engine.total(_curvature, blocks, Trial(start, problems))
     return minimise(objective, start, np.maximum(curvature, _LEAST_CURVATURE), stopping)

@@ -64,6 +64,10 @@ def fit(
     label_prior: Annotated[
         opt.LabelPrior, typer.Option(help="How probable labels are before anybody votes.", rich_help_panel=_MODEL)
     ] = opt.LabelPrior.STACKED,
+    algorithm: Annotated[
+        opt.Algorithm,
+        typer.Option(help="EM of the topics: online takes many steps a round.", rich_help_panel=_MODEL),
+    ] = opt.Algorithm.BATCH,
     max_iter: Annotated[int, typer.Option(min=1, help="Rounds of EM at most.", rich_help_panel=_MODEL)] = 200,
     language: Annotated[
         str, typer.Option(help="Language for stems and stop words; none for neither.", rich_help_panel=_WORDS)
@@ -92,6 +96,7 @@ def fit(
     encoding: opt.Encoding = None,
     seed: opt.Seed = 0,
     jobs: opt.Jobs = None,
+    engine: opt.Engine = None,
     checkpoint_minutes: opt.CheckpointMinutes = 10.0,
     resume: opt.Resume = False,
     quiet: opt.Quiet = False,
@@ -110,27 +115,37 @@ def fit(
         column=column, ignore=ignore, duplicates=duplicates, encoding=encoding,
     )  # fmt: skip
     talk = Talk(quiet=quiet)
-    from palda.data.shards import is_shards
-    from palda.present.fitting import Plan, fit_and_save, read_files, show
-    from palda.present.folders import StoredData, fit_folder_and_save, read_folder
+    from palda.data.shards import ShardFolder, is_shards
+    from palda.present.fitting import Plan, checked_folder, fit_and_save, fit_folder_and_save, read_files, show
     from palda.present.long_fits import checkpoint_for, stoppable
     from palda.present.views import fit_summary
 
     checkpoint = checkpoint_for(output, checkpoint_minutes, resume=resume, force=force)
     plan = Plan(
-        topics or "auto", annotators.value, label_prior.value, max_iter, language, min_count, ngrams, bins, seed, jobs
+        topics or "auto",
+        annotators.value,
+        label_prior.value,
+        algorithm.value,
+        max_iter,
+        language,
+        min_count,
+        ngrams,
+        bins,
+        seed,
+        jobs,
+        engine,
     )
     keep: dict[str, bool] = {"keep_texts": not no_texts, "verbose": not quiet}
     with talk.notes():
-        given: StoredData | Dataset
+        given: ShardFolder | Dataset
         if is_shards(documents):
-            given = read_folder(documents, votes, gold, chosen, plan, keep_gold=not no_gold)
+            given = checked_folder(documents, votes, chosen, plan)
         else:
             given = read_files(documents, votes, gold, chosen, keep_gold=not no_gold)
         talk.say(f"{len(given):,} documents, {len(given.votes):,} votes; fitting, which takes a while")
         with stoppable(checkpoint, talk, resume=resume) as used:
-            if isinstance(given, StoredData):
-                model = fit_folder_and_save(given, plan, output, used, **keep)
+            if isinstance(given, ShardFolder):
+                model = fit_folder_and_save(given, gold, plan, output, used, **keep)
             else:
                 model = fit_and_save(given, plan, output, used, **keep)
         if model.interrupted_ and checkpoint.exists:

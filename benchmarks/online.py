@@ -1,0 +1,101 @@
+"""Online EM beside batch EM, and five batches that arrive one after the other beside one fit, on Reuters.
+
+The bound of the test documents must be within 1% of batch EM's after at most five passes. Needs the public data sets in
+$PALDA_DATA, and some minutes: ``python -m benchmarks online``.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from palda import CrowdPALDA, metrics
+from palda.data import catalog, simulate
+from palda.errors import PaldaError
+from palda.fit import Settings, em, placed, statistics
+from palda.model.start import default_n_topics
+from palda.online_em import OnlineRounds
+from palda.topic_evidence import TopicPlan, labelled_shards, start_params
+
+if TYPE_CHECKING:
+    from palda.data.types import Dataset
+    from palda.model.state import Params
+
+N_BATCHES, MOST_PASSES, TARGET = 5, 5, 0.01
+TOLERANCES = (2e-3, 1e-4)
+
+
+def steps(train: Dataset, test: Dataset) -> None:
+    labels, held_out = train.Y.astype(float), labelled_shards(test.X, test.Y.astype(float))
+    settings = Settings(max_iter=200)
+    plan = TopicPlan(default_n_topics(train.X, labels.shape[1]), True, settings, [0])
+    start, shards = start_params(train.X, labels, plan, 0), labelled_shards(train.X, labels)
+
+    def held_out_bound(params: Params) -> float:
+        found = statistics(placed(held_out, settings), params, settings)
+        return found.bound / found.n_docs + float(np.log1p(-params.class_prior).sum())
+
+    batch: dict[float, tuple[float, float]] = {}
+    for tol in TOLERANCES:
+        began = time.process_time()
+        *_, (params, info) = em(shards, start, replace(settings, tol=tol))
+        cost = time.process_time() - began
+        batch[tol] = held_out_bound(params), cost
+        print(
+            f"batch EM, tol {tol:g}: {info.iteration} rounds, held-out bound {batch[tol][0]:.3f} a document", flush=True
+        )
+    taken = 0.0
+    rounds = OnlineRounds()(shards, start, replace(settings, max_iter=MOST_PASSES, tol=0.0))
+    for number in range(1, MOST_PASSES + 1):
+        began = time.process_time()
+        params, _ = next(rounds)
+        taken += time.process_time() - began
+        bound = held_out_bound(params)
+        beside = ", ".join(
+            f"{100 * (bound / other - 1):+.2f}% and {taken / cost:.2f} of the cost (tol {tol:g})"
+            for tol, (other, cost) in batch.items()
+        )
+        print(f"online EM, pass {number}: {bound:.3f}, beside batch EM {beside}", flush=True)
+    worst = max(bound / other - 1 for other, _ in batch.values())
+    print(f"after {MOST_PASSES} passes {'within' if worst < TARGET else 'NOT WITHIN'} {TARGET:.0%} (+: further from 0)")
+
+
+def arrivals(train: Dataset, test: Dataset) -> None:
+    votes, people = simulate.crowd(train.Y, "paper", votes_per_doc=5, seed=0, doc_ids=train.doc_ids)
+
+    def tell(title: str, model: CrowdPALDA, taken: float) -> None:
+        scores = metrics.scores(test.Y, model.predict_proba(test.X))
+        known = model.annotator_quality_.set_index("annotator")["quality"].reindex(votes.annotators)
+        print(
+            f"{title}: micro-F1 {model.score(test.X, test.Y):.4f}, log-likelihood {scores.log_likelihood:.4f}, "
+            f"annotator RMSE {metrics.annotator_rmse(known.to_numpy(), people.quality):.4f} ({taken:.0f} s)",
+            flush=True,
+        )
+
+    began = time.process_time()
+    tell("all at once", CrowdPALDA(random_state=0).fit(train.corpus, votes), time.process_time() - began)
+    model = CrowdPALDA(random_state=0)
+    for number, rows in enumerate(np.array_split(np.arange(len(train.Y)), N_BATCHES), start=1):
+        began = time.process_time()
+        model.partial_fit(train.corpus.take(rows), votes.take(rows))
+        tell(f"after batch {number}", model, time.process_time() - began)
+
+
+def main() -> None:
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    try:
+        train, test = catalog.load("reuters")
+    except PaldaError as missing:
+        print(f"left out: {missing}")
+        return
+    steps(train, test)
+    arrivals(train, test)
+
+
+if __name__ == "__main__":
+    main()

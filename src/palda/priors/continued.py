@@ -1,0 +1,152 @@
+"""A head that goes on with documents that arrive later, without those it has seen.
+
+New documents stand in for earlier ones: besides its own label, each is taught what the head says about it already, with
+the weight of the documents seen before (maths, eq. 59). Around the old coefficients that is their loss to second order,
+its curvature being taken from documents like them: a natural-gradient step. (A diagonal curvature that is remembered
+word by word forgets: on held-back training documents of Reuters, five batches ended at the micro-F1 of one.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from scipy import sparse
+from scipy.special import expit
+
+from palda.priors.calibration import Platt, fit_platt
+from palda.priors.features import Features, Scale, cut_blocks, tf_idf
+from palda.priors.folds import NO_FOLD, Problems, checked_targets
+from palda.priors.logistic import Head, Stopping, fit_columns
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from palda.engine.base import Engine
+    from palda.priors.features import Block
+
+    Array = NDArray[np.float64]
+
+_RECENT = 1000.0  # documents that the recalibration remembers
+
+__all__ = ["HeadMemory", "continue_head", "head_memory"]
+
+
+@dataclass(frozen=True, eq=False)
+class HeadMemory:
+    """What a head keeps of the documents that it has seen."""
+
+    positives: Array  # (classes,): expected number of documents that have the class
+    n_spoken: Array  # (classes,): documents that speak of the class at all
+    n_docs: int
+
+
+def head_memory(targets: Any, weights: Any) -> HeadMemory:
+    """Memory of the documents that a head was fitted to."""
+    labels, known = checked_targets(targets, weights)
+    nothing = np.zeros(labels.shape[1])
+    return _grown(HeadMemory(nothing, nothing, 0), labels, np.ones_like(labels) if known is None else known)
+
+
+def continue_head(
+    head: Head, memory: HeadMemory, counts: Any, dense: Any, targets: Any, weights: Any, engine: Engine
+) -> tuple[Head, HeadMemory]:
+    """Head and memory after one more batch of documents, with soft targets and weights as ``fit_head`` takes them.
+
+    Penalties and the scale of dense columns are kept. The recalibration follows the scores of documents before
+    they are learned from. Document frequencies of words are counted on, so that words that nobody had used begin to
+    count.
+    """
+    labels, known = checked_targets(targets, weights)
+    if head.idf is not None:
+        head = _with_frequencies(head, memory, sparse.csr_array(counts))
+    before = np.vstack((head.coef, head.intercept))
+    own = np.ones_like(labels) if known is None else known
+    scores = np.concatenate([block.scores(before) for block in _blocks(head, counts, dense, labels, own)])
+    platt = _recalibrated(head, memory, scores, labels, own)
+    targets, weights = _with_the_past(labels, own, expit(scores), memory.n_spoken)
+    coef = fit_columns(
+        _blocks(head, counts, dense, targets, weights),
+        Problems(np.arange(labels.shape[1]), np.full(labels.shape[1], NO_FOLD)),
+        _ridge(head),
+        before,
+        engine,
+        Stopping(),
+        centre=before,
+    )
+    memory = _grown(memory, labels, own)
+    return (
+        replace(
+            head,
+            coef=coef[:-1],
+            intercept=coef[-1],
+            slope=platt.slope,
+            offset=platt.offset,
+            limit=platt.limit,
+            base_rates=expit(_base_log_odds(memory)),
+        ),
+        memory,
+    )
+
+
+def _with_the_past(labels: Array, own: Array, said: Array, n_past: Array) -> tuple[Array, Array]:
+    """Targets and weights of new documents that speak for ``n_past`` earlier ones as well, as ``said`` of them."""
+    past = n_past / max(len(labels), 1)
+    weights = own + past
+    targets = (own * labels + past * said) / np.where(weights > 0, weights, 1.0)
+    return targets, weights
+
+
+def _ridge(head: Head) -> Array:
+    """(features + 1, classes): penalties, and none on the intercepts."""
+    n_words = 0 if head.idf is None else len(head.idf)
+    rows = (n_words, len(head.coef) - n_words, 1)
+    return np.repeat(np.vstack([head.penalties, np.zeros(head.coef.shape[1])]), rows, axis=0)
+
+
+def _grown(memory: HeadMemory, labels: Array, weights: Array) -> HeadMemory:
+    return HeadMemory(
+        memory.positives + np.sum(weights * labels, axis=0),
+        memory.n_spoken + weights.sum(axis=0),
+        memory.n_docs + len(labels),
+    )
+
+
+def _base_log_odds(memory: HeadMemory) -> Array:
+    log_odds: Array = np.log(memory.positives + 0.5) - np.log(memory.n_spoken - memory.positives + 0.5)
+    return log_odds
+
+
+def _blocks(head: Head, counts: Any, dense: Any, labels: Array, known: Array | None) -> list[Block]:
+    words = None if head.idf is None else tf_idf(sparse.csr_array(counts), head.idf)
+    columns = scale = None
+    if head.dense_mean is not None and head.dense_spread is not None:
+        columns, scale = np.asarray(dense, dtype=np.float64), Scale(head.dense_mean, head.dense_spread)
+    features = Features(words, head.idf, columns, scale)
+    return cast("list[Block]", cut_blocks(features, labels, known, np.zeros(len(labels), dtype=np.int64))[0])
+
+
+def _with_frequencies(head: Head, memory: HeadMemory, counts: Any) -> Head:
+    """Document frequencies of all documents so far; coefficients keep what a word says, on its new scale."""
+    old = np.asarray(head.idf)
+    n_had = np.where(old > 0, (1.0 + memory.n_docs) * np.exp(1.0 - old) - 1.0, 0.0)
+    n_had = n_had + np.bincount(counts.indices[counts.data > 0], minlength=len(old))
+    n_docs = memory.n_docs + counts.shape[0]
+    idf = np.where(n_had > 0.5, 1.0 + np.log((1.0 + n_docs) / (1.0 + n_had)), 0.0)
+    ratio = np.divide(old, idf, out=np.ones_like(old), where=(idf > 0) & (old > 0))
+    scale = np.append(ratio, np.ones(len(head.coef) - len(ratio)))
+    return replace(head, idf=idf, coef=head.coef * scale[:, None])
+
+
+def _recalibrated(head: Head, memory: HeadMemory, scores: Array, labels: Array, own: Array) -> Platt:
+    """Recalibration of scores that the head gave new documents before it learned from them.
+
+    Of the past it keeps what the last documents said: a head that has seen more needs another slope than it did.
+    """
+    before = Platt(head.slope, head.offset, head.limit)
+    said = expit(before.apply(scores))
+    targets, weights = _with_the_past(labels, own, said, np.minimum(memory.n_spoken, _RECENT))
+    platt = fit_platt(scores, targets, weights)
+    n_docs = float((memory.n_spoken + own.sum(axis=0)).max(initial=0.0))
+    return replace(platt, limit=float(np.log(2.0 * n_docs + 1.0)))

@@ -1,0 +1,129 @@
+"""Online EM: natural-gradient steps lead where batch EM does, in fewer passes and whoever does the work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from palda.annotators.two_coin import TwoCoinModel
+from palda.data import catalog, simulate
+from palda.engine.threads import Threads
+from palda.errors import PaldaError
+from palda.fit import Labelled, Settings, Shard, em, placed, run_em, statistics
+from palda.inputs import first_guess
+from palda.model.implied import implied_stats
+from palda.model.m_step import update_topics
+from palda.model.start import default_n_topics
+from palda.model.state import Params
+from palda.online_em import OnlineRounds, _pieces
+from palda.topic_evidence import TopicPlan, labelled_shards, start_params
+
+WORLD = simulate.documents(600, 4, 6, 60, seed=3, doc_length=40)
+COUNTS, LABELS = WORLD.corpus.counts[:450], WORLD.labels[:450].astype(float)
+HELD_OUT = labelled_shards(WORLD.corpus.counts[450:], WORLD.labels[450:].astype(float))
+SETTINGS = Settings(max_iter=60, tol=1e-4)
+
+
+def begun(*, smoothing: bool = True, settings: Settings = SETTINGS) -> Params:
+    return start_params(COUNTS, LABELS, TopicPlan(6, smoothing, settings, [0]), 0)
+
+
+def held_out_bound(shards: list[Shard], params: Params, settings: Settings = SETTINGS) -> float:
+    """A document, under fixed parameters."""
+    found = statistics(placed(shards, settings), params, settings)
+    return found.bound / found.n_docs + float(np.log1p(-params.class_prior).sum())
+
+
+@pytest.mark.parametrize("inference", ["joint", "mean_field"])
+@pytest.mark.parametrize("smoothing", [True, False])
+def test_five_passes_come_within_one_percent_of_batch_em(inference: str, smoothing: bool) -> None:
+    settings = replace(SETTINGS, inference=inference)
+    start, shards = begun(smoothing=smoothing), labelled_shards(COUNTS, LABELS)
+    batch = run_em(shards, start, settings).params
+    online = run_em(shards, start, replace(settings, rounds=OnlineRounds(), max_iter=5)).params
+    assert batch is not None
+    assert online is not None
+    expected = held_out_bound(HELD_OUT, batch, settings)
+    assert held_out_bound(HELD_OUT, online, settings) > expected - 0.01 * abs(expected)
+
+
+def test_passes_are_counted_estimated_and_stop() -> None:
+    rounds = list(OnlineRounds()(labelled_shards(COUNTS, LABELS), begun(), replace(SETTINGS, tol=1e-3)))
+    infos = [info for _, info in rounds]
+    assert [info.iteration for info in infos] == list(range(1, len(rounds) + 1))
+    assert 1 < len(rounds) < 60
+    assert infos[-1].converged
+    assert all(info.is_estimate for info in infos)
+    shards = labelled_shards(COUNTS, LABELS)
+    first = next(em(shards, rounds[-1][0], SETTINGS))[1]
+    assert abs(infos[-1].bound - first.bound) < 0.02 * abs(first.bound)
+
+
+def test_the_number_of_workers_changes_nothing_and_the_seed_does() -> None:
+    shards = labelled_shards(COUNTS, LABELS)
+
+    def found(n_jobs: int, seed: int) -> np.ndarray:
+        settings = replace(SETTINGS, max_iter=2, tol=0.0, engine=Threads(n_jobs), rounds=OnlineRounds(seed))
+        params = run_em(shards, begun(), settings).params
+        assert params is not None
+        return params.topic_words
+
+    np.testing.assert_array_equal(found(1, 0), found(3, 0))
+    assert not np.array_equal(found(1, 0), found(1, 1))
+
+
+def test_annotators_rest_on_as_many_votes_as_they_gave() -> None:
+    votes, _ = simulate.crowd(WORLD.labels[:450], [0.95, 0.8, 0.6], seed=1, votes_per_doc=2)
+    known = np.full(LABELS.shape, -1, dtype=np.int8)
+    model = TwoCoinModel()
+    data = Labelled(COUNTS, known, first_guess(votes, known), votes, model.start(3, LABELS.shape[1]))
+    settings = replace(SETTINGS, annotators=model, rounds=OnlineRounds(), max_iter=5, tol=0.0)
+    start = replace(
+        start_params(COUNTS, data.guess, TopicPlan(6, True, settings, [0]), 0),
+        annotators=model.update(model.count(votes, data.guess), data.belief),
+    )
+    params = run_em(data.shards(), start, settings).params
+    assert params is not None
+    belief = params.annotators
+    assert belief is not None
+    np.testing.assert_allclose((belief.posterior - belief.pool).sum(axis=(1, 2)), votes.per_annotator(), rtol=1e-9)
+    sensitivity = belief.posterior[:, 1, 0] / belief.posterior[:, 1].sum(axis=-1)
+    assert sensitivity[0] > sensitivity[2]
+
+
+def test_pieces_hold_the_documents_in_their_order() -> None:
+    shards = labelled_shards(COUNTS, LABELS)
+    pieces = _pieces(shards, 16)
+    assert len(pieces) >= 16
+    np.testing.assert_array_equal(np.concatenate([p.bags.words for p in pieces]), COUNTS.indices)
+    np.testing.assert_array_equal(np.concatenate([p.known for p in pieces]), np.concatenate([s.known for s in shards]))
+
+
+def test_the_m_step_of_implied_statistics_gives_the_parameters_back() -> None:
+    for smoothing in (True, False):
+        params = run_em(labelled_shards(COUNTS, LABELS), begun(smoothing=smoothing), SETTINGS).params
+        assert params is not None
+        again = update_topics(params, implied_stats(params, len(LABELS), float(COUNTS.sum())))
+        np.testing.assert_allclose(again.topic_prior, params.topic_prior, rtol=1e-5)
+        np.testing.assert_allclose(again.topic_words, params.topic_words, atol=1e-4)
+
+
+@pytest.mark.data
+def test_five_passes_over_reuters_come_within_one_percent_of_batch_em() -> None:
+    try:
+        train, test = catalog.load("reuters")
+    except PaldaError as missing:
+        pytest.skip(str(missing))
+    counts, labels = train.X[:600], train.Y[:600].astype(float)
+    held_out = labelled_shards(test.X[:200], test.Y[:200].astype(float))
+    settings = Settings(max_iter=60, tol=2e-3)
+    start = start_params(counts, labels, TopicPlan(default_n_topics(counts, 10), True, settings, [0]), 0)
+    shards = labelled_shards(counts, labels)
+    batch = run_em(shards, start, settings).params
+    online = run_em(shards, start, replace(settings, rounds=OnlineRounds(), max_iter=5, tol=0.0)).params
+    assert batch is not None
+    assert online is not None
+    expected = held_out_bound(held_out, batch)
+    assert held_out_bound(held_out, online) > expected - 0.01 * abs(expected)
