@@ -334,18 +334,21 @@ def test_an_index_finds_what_a_dictionary_finds(names: list[str]) -> None:
         assert unique.positions(names_array(["not in there"])).tolist() == [-1]
 
 
-@given(st.lists(st.lists(st.text("ab cde", max_size=12), max_size=4), min_size=1, max_size=4),
+@given(st.lists(st.lists(st.text("abs ing", max_size=12), max_size=4), min_size=1, max_size=4),
        st.integers(1, 3), st.integers(1, 2), st.sampled_from([None, 2]))  # fmt: skip
 def test_words_learned_from_chunks_are_those_of_all_texts(
     chunks: list[list[str]], min_count: int, min_docs: int, max_words: int | None
 ) -> None:
-    words = TextWords(None, min_count=min_count, min_docs=min_docs, max_words=max_words, ngrams=(1, 2), min_length=1)
+    options = {"min_count": min_count, "min_docs": min_docs, "max_words": max_words}
+    words = TextWords(stop_words=None, ngrams=(1, 2), min_length=1, **options)
     texts = [text for chunk in chunks for text in chunk]
     try:
-        expected = dict(words.fit(texts).vocabulary_)
+        words.fit(texts)
+        expected, spellings = dict(words.vocabulary_), words.spellings_.tolist()
     except DataError as error:
         with pytest.raises(DataError) as caught:
             words.fit_chunks(chunks)
         assert str(caught.value) == str(error)
     else:
         assert words.fit_chunks(chunks).vocabulary_ == expected
+        assert words.spellings_.tolist() == spellings

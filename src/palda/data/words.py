@@ -139,7 +139,7 @@ class TextWords(TransformerMixin, BaseEstimator):
         What is kept of a chunk is how often each distinct term occurs, not its texts.
         """
         self._check_options()
-        analyse = _Analyser(self)
+        analyse = _Analyser(self, counts_tokens=True)
         totals: Counter[str] = Counter()
         in_docs: Counter[str] = Counter()
         for texts in chunks:
@@ -155,6 +155,7 @@ class TextWords(TransformerMixin, BaseEstimator):
         )
         kept = self._frequent_columns(seen, in_texts, names)
         self.vocabulary_ = {str(name): column for column, name in enumerate(names[kept])}
+        self.spellings_ = analyse.spellings(names[kept])
         return self
 
     def transform(self, X: Iterable[str]) -> Counts:
