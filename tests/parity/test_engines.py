@@ -17,7 +17,7 @@ from palda.data.shard_writer import write_shards
 from palda.data.shards import ShardFolder, open_shards
 from palda.data.types import Dataset
 from palda.engine.base import FAN_IN, tree_sum
-from palda.persist import state_of_params
+from palda.model.stored import state_of_params
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'palda[dask]'")
 pytestmark = [
