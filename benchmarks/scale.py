@@ -119,7 +119,7 @@ def write_folder(path: Path, n_docs: int) -> None:
         corpus = Corpus.from_counts(counts.astype(np.float64), doc_ids=ids)
         entries.append(write_part(path, number, Dataset.of(corpus, votes)))
     axes = {"vocabulary": corpus.vocabulary, "classes": votes.classes, "annotators": votes.annotators}
-    files = write_names(path, axes, None)
+    files = write_names(path, axes)
     Manifest(n_docs, corpus.n_words, N_CLASSES, len(people), False, tuple(entries), files).write(path)
 
 
