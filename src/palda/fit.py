@@ -57,7 +57,8 @@ __all__ = [
 ]
 
 _ENTRIES_PER_SHARD = 15_000
-_MOST_SHARDS = 256
+_MOST_SHARDS = 256  # unless they would hold more than ...
+_MOST_ENTRIES = 2_000_000
 
 
 class _Stretch(NamedTuple):
@@ -125,7 +126,7 @@ def cut_shards(
 ) -> list[Shard]:
     """Shards of about equal numbers of entries; where they are cut depends on the data alone."""
     if n_shards is None:
-        n_shards = min(max(1, counts.nnz // _ENTRIES_PER_SHARD), _MOST_SHARDS)
+        n_shards = max(1, min(counts.nnz // _ENTRIES_PER_SHARD, _MOST_SHARDS), counts.nnz // _MOST_ENTRIES)
 
     def words(rows: slice) -> Bags | _Stretch:
         return bags_of(sparse.csr_array(counts[rows])) if in_memory(counts) else _Stretch(counts, rows)
