@@ -132,7 +132,10 @@ def test_commands_named_in_a_page_exist_with_their_options(page: Path) -> None:
     commands = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
     for name, rest in re.findall(r"`palda ([a-z]+)([^`]*)`", page.read_text()):
         assert name in commands
-        known = {"--help"} | {option for parameter in commands[name].params for option in parameter.opts}
+        command, words = commands[name], rest.split()
+        if words and words[0] in getattr(command, "commands", {}):
+            command = command.commands[words[0]]
+        known = {"--help"} | {option for parameter in command.params for option in parameter.opts}
         assert set(re.findall(r"(?<!\w)--[a-z-]+", rest)) <= known, f"palda {name}{rest}"
 
 
