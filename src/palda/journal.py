@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
-import secrets
 import struct
 import time
 import warnings
@@ -24,8 +22,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 import numpy as np
 
 from palda.errors import PaldaError, PaldaWarning
+from palda.whole_files import replacing
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
     from typing import Self
@@ -349,23 +349,8 @@ def _same(one: Iterable[float], other: Iterable[float]) -> bool:
 
 
 def _write_whole(target: Path, write: Callable[[BinaryIO], object]) -> None:
-    """A file that is there whole or not at all, even if the machine stops."""
-    unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    try:
-        with unfinished.open("wb") as stream:
-            write(stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        unfinished.replace(target)
-        if os.name == "posix":
-            folder = os.open(target.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-    finally:
-        with contextlib.suppress(OSError):
-            unfinished.unlink(missing_ok=True)
+    with replacing(target) as unfinished, unfinished.open("wb") as stream:
+        write(stream)
 
 
 def _write_record(record: Record, stream: BinaryIO) -> None:

@@ -6,9 +6,7 @@ import hashlib
 import io
 import json
 import lzma
-import os
 import platform
-import secrets
 import struct
 import zipfile
 import zlib
@@ -25,8 +23,10 @@ from palda.model.predict import Reader, Temper
 from palda.priors.learned import LearnedPrior, joined_arrays, joined_from
 from palda.priors.logistic import Head
 from palda.priors.wrapped import WrappedHead
+from palda.whole_files import replacing
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping, Sequence
 
     from palda.model.state import Params
@@ -66,7 +66,7 @@ class SavedModel(NamedTuple):
 def save_state(
     path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray[Any, Any]], state: Mapping[str, Any]
 ) -> None:
-    """Write the file whole or not at all: under another name first, then renamed into place."""
+    """Write the file whole or not at all."""
     blobs = {name: _array_bytes(array) for name, array in arrays.items()}
     manifest = {
         "format": _FORMAT,
@@ -77,19 +77,16 @@ def save_state(
     }
     text = json.dumps(manifest, ensure_ascii=False, indent=1, sort_keys=True)
     target = Path(path)
-    unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
-        with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        with (
+            replacing(target) as unfinished,
+            zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        ):
             archive.writestr(_MANIFEST, text)
             for name, blob in blobs.items():
                 archive.writestr(f"{name}.npy", blob)
-        with unfinished.open("rb") as written:
-            os.fsync(written.fileno())
-        unfinished.replace(target)
     except OSError as refused:
         raise ModelFileError(f"{target}: cannot be written: {refused.strerror or refused}") from refused
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def load_state(path: str | os.PathLike[str]) -> SavedModel:

@@ -8,7 +8,6 @@ annotators), ``words.json`` and ``words.npz`` (what turns new documents into cou
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +18,7 @@ import numpy as np
 from palda.data import checks
 from palda.data.npz_maps import file_sha256, write_arrays
 from palda.errors import DataError
+from palda.whole_files import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -186,18 +186,12 @@ def write_shard(path: Path, arrays: Arrays) -> str:
 
 def _written(target: Path, write: Callable[[Path], object]) -> str:
     """A file takes its name once it is safely on the disk."""
-    unfinished = target.with_name(f".{target.name}.part")
     try:
-        write(unfinished)
-        with unfinished.open("rb") as written:
-            os.fsync(written.fileno())
-        digest = file_sha256(unfinished)
-        unfinished.replace(target)
+        with replacing(target, unique=False) as unfinished:
+            write(unfinished)
+            return file_sha256(unfinished)
     except OSError as refused:
         raise DataError(f"cannot be written: {refused.strerror or refused}", file=str(target)) from refused
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return digest
 
 
 # What is in a shard

@@ -8,9 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import platform
-import secrets
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -19,8 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from palda.errors import PaldaError
+from palda.whole_files import replacing
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Hashable, Iterable, Mapping
 
     K = TypeVar("K", bound=Hashable)
@@ -168,20 +168,14 @@ class Store:
 
 def write_atomically(path: Path, text: str) -> None:
     """Replace a file's text; whoever reads it meanwhile sees the old text or the new one, never a part."""
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = unfinished.open("w", encoding="utf-8")
+        with replacing(path) as unfinished:
+            unfinished.write_text(text, encoding="utf-8")
     except OSError as failed:
-        raise PaldaError(f"{path.parent} cannot be written to ({failed.strerror}); choose another folder") from None
-    try:
-        with file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+        raise PaldaError(
+            f"{path.parent} cannot be written to ({failed.strerror or failed}); choose another folder"
+        ) from None
 
 
 def versions() -> dict[str, str]:

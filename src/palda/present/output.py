@@ -6,12 +6,12 @@ import csv
 import json
 import math
 import os
-import secrets
 import sys
 from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TextIO
 
+from palda import whole_files
 from palda.errors import MissingDependencyError, PaldaError
 from palda.present.console import print_view, printable, results
 
@@ -54,14 +54,11 @@ def check_target(path: Path, *, force: bool) -> None:
 def replacing(path: Path, *, force: bool) -> Iterator[Path]:
     """A file to write to; it takes the place of ``path`` if all goes well, and vanishes otherwise."""
     check_target(path, force=force)
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        yield unfinished
-        unfinished.replace(path)
+        with whole_files.replacing(path) as unfinished:
+            yield unfinished
     except OSError as refused:
         raise PaldaError(f"{path} cannot be written: {refused.strerror or refused}") from refused
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def emit_view(view: View, output: Path | None, form: str, *, force: bool = False) -> None:

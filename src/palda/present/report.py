@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
-import secrets
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -28,8 +26,10 @@ from palda.present import report_annotators as people
 from palda.present import report_data as records
 from palda.present.report_documents import documents
 from palda.present.views import shown_words
+from palda.whole_files import replacing
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Sequence
 
     from palda.data.frozen import Strings
@@ -251,17 +251,10 @@ def _texts(texts: Any, doc_ids: Any) -> list[str | None] | None:
 
 
 def _write(target: Path, page: bytes) -> None:
-    """Write under another name first, then rename: nobody ever sees half a page."""
-    unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    """Nobody ever sees half a page."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("wb") as file:
-            file.write(page)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(target)
+        with replacing(target) as unfinished:
+            unfinished.write_bytes(page)
     except OSError as refused:
         raise PaldaError(f"{target}: cannot be written: {refused.strerror or refused}") from refused
-    finally:
-        if unfinished.is_file():
-            unfinished.unlink()

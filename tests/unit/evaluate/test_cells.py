@@ -79,7 +79,7 @@ def test_a_failed_write_leaves_what_was_there(tmp_path: Path, monkeypatch: pytes
         raise OSError("no space left")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(PaldaError, match="no space"):
         store.save(replace(RECORD, seconds=9.0))
     assert path.read_text() == before
     assert list(path.parent.iterdir()) == [path]
