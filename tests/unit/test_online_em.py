@@ -118,7 +118,7 @@ def test_five_passes_over_reuters_come_within_one_percent_of_batch_em() -> None:
         pytest.skip(str(missing))
     counts, labels = train.X[:600], train.Y[:600].astype(float)
     held_out = labelled_shards(test.X[:200], test.Y[:200].astype(float))
-    settings = Settings(max_iter=60, tol=2e-3)
+    settings = Settings(max_iter=200, tol=1e-4)
     start = start_params(counts, labels, TopicPlan(default_n_topics(counts, 10), True, settings, [0]), 0)
     shards = labelled_shards(counts, labels)
     batch = run_em(shards, start, settings).params
