@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from palda.engine.base import tree_sum
 from palda.fit import Shard, maximisation, placed, statistics, total_bound
 from palda.kernels import Bags
 from palda.model.implied import implied_stats
@@ -37,8 +38,8 @@ FIRST_STEP, FORGETTING, STEPS_A_PASS, LONG_PASSES = 0.5, 0.51, 48, 5
 Chosen on training documents of enron (800 to learn from, 300 to judge) and of Reuters (4000 and 1000; 600 and 300).
 Held-out bound after five passes, in percent below that of batch EM with a tolerance of 1e-4, which needs 87, 123 and 75
 rounds (joint, smoothed, known labels): .5, .9 and 0. With 32 steps a pass .7, 1.2 and -.1, with 64 .5, .7 and 0 for a
-quarter more time; steps from .3 on 1.7, 1.0 and -.3, from .6 on .3, .8 and .4. Steps that shrink at once, (k + 1)^-κ, and
-parameters that end with the last of them: 3.5, 1.9 and 2.7. κ must lie above ½ for steps to settle.
+quarter more time; steps from .3 on 1.7, 1.0 and -.3, from .6 on .3, .8 and .4. Steps that shrink at once, (k + 1)^-κ,
+and parameters that end with the last of them: 3.5, 1.9 and 2.7. κ must lie above ½ for steps to settle.
 """
 _PRIOR_UPDATES = 4
 """How often in a pass η follows. At every step it would run ahead of topics that are not sharp yet, and end at the
@@ -110,17 +111,20 @@ class _Run:
 
     def take_pass(self) -> tuple[Params, float, ShardStats, bool]:
         """The M-step under all that the pass read, its estimated bound, the sums, and whether Newton always rested."""
-        labels, read, rested = 0.0, None, True
-        for number in self.rng.permutation(len(self.minibatches)):
-            absent = float(np.log1p(-self.params.class_prior).sum())
-            stats, newton_converged = self._step(int(number))
-            labels += stats.n_docs * absent
-            read = stats if read is None else read + stats
-            rested &= newton_converged
-        assert read is not None  # there is one minibatch at least
+        absent, rested = [], []
+
+        def steps() -> Iterator[ShardStats]:
+            for number in self.rng.permutation(len(self.minibatches)):
+                base_rates = self.params.class_prior
+                stats, newton_converged = self._step(int(number))
+                absent.append(stats.n_docs * float(np.log1p(-base_rates).sum()))
+                rested.append(newton_converged)
+                yield stats
+
+        read = tree_sum(steps())
         params, newton_converged = maximisation(self.params, read, self.settings)
         at_the_end = total_bound(replace(read, n_docs=0), params, self.settings)
-        return params, at_the_end + labels, read, rested and newton_converged
+        return params, at_the_end + sum(absent), read, all(rested) and newton_converged
 
     def _step(self, number: int) -> tuple[ShardStats, bool]:
         self.n_steps += 1
