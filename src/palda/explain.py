@@ -78,7 +78,8 @@ def head_weights(
 ) -> list[WordTable]:
     """A table for each chosen class; the weights of a document sum to ``log_odds`` (documents, classes).
 
-    A word speaks through its own coefficient, and through the topics: what they say is itself a sum over words.
+    A word speaks through its own coefficient, through its share in columns that bend, and through the topics: what they
+    say is itself a sum over words.
     """
     head = prior.head
     if not isinstance(head, Head):
@@ -88,13 +89,15 @@ def head_weights(
     word = counts.indices.astype(np.int64)
     slope = head.slope * prior.for_words.slope
     own = np.zeros((counts.nnz, len(chosen)))
-    n_words = 0
+    lifted = head.n_words + head.n_dense
     if head.idf is not None:
-        n_words = len(head.idf)
-        own += tf_idf(counts, head.idf).data[:, None] * head.coef[word][:, chosen]
+        words = tf_idf(counts, head.idf)
+        own += words.data[:, None] * head.coef[word][:, chosen]
+        if head.lift is not None:
+            own += head.lift.word_shares(words, head.coef[lifted:][:, chosen])
     if topics is not None and head.dense_mean is not None and head.dense_spread is not None:
         scale = Scale(head.dense_mean, head.dense_spread)
-        own += _through_topics(_Topics.of(*topics), scale, head.coef[n_words:][:, chosen])
+        own += _through_topics(_Topics.of(*topics), scale, head.coef[head.n_words : lifted][:, chosen])
     own *= slope[chosen]
     tables = []
     for position, label in enumerate(chosen):

@@ -146,8 +146,11 @@ def stored_prior(
     n_classes, n_words = len(params.class_prior), params.topic_words.shape[1]
     head = Head.from_arrays(own) if plugged_in is None else WrappedHead.from_arrays(own, models)
     if isinstance(head, Head):
+        lift = head.lift
         n_features = (0 if head.idf is None else n_words) + (0 if head.dense_mean is None else n_classes)
-        if head.coef.shape != (n_features, n_classes) or (head.idf is not None and head.idf.shape != (n_words,)):
+        n_features += 0 if lift is None else len(lift.offset)
+        fits = head.coef.shape == (n_features, n_classes) and (head.idf is None or head.idf.shape == (n_words,))
+        if not fits or (lift is not None and lift.basis.shape[0] != n_words):
             raise ValueError("the arrays of the label prior do not fit the others")
     for_votes, for_words = (joined_from(under(name, arrays)) for name in ("for_votes", "for_words"))
     if any(part.profiles.rates.shape[1:] != (n_classes,) for part in (for_votes, for_words)):

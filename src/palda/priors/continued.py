@@ -100,8 +100,7 @@ def _with_the_past(labels: Array, own: Array, said: Array, n_past: Array) -> tup
 
 def _ridge(head: Head) -> Array:
     """(features + 1, classes): penalties, and none on the intercepts."""
-    n_words = 0 if head.idf is None else len(head.idf)
-    rows = (n_words, len(head.coef) - n_words, 1)
+    rows = (head.n_words, head.n_dense, len(head.coef) - head.n_words - head.n_dense, 1)
     return np.repeat(np.vstack([head.penalties, np.zeros(head.coef.shape[1])]), rows, axis=0)
 
 
@@ -123,8 +122,9 @@ def _blocks(head: Head, counts: Any, dense: Any, labels: Array, known: Array | N
     columns = scale = None
     if head.dense_mean is not None and head.dense_spread is not None:
         columns, scale = np.asarray(dense, dtype=np.float64), Scale(head.dense_mean, head.dense_spread)
-    features = Features(words, head.idf, columns, scale)
-    return cast("list[Block]", cut_blocks(features, labels, known, np.zeros(len(labels), dtype=np.int64))[0])
+    features = Features(words, head.idf, columns, scale, head.lift)
+    blocks = cut_blocks(features, labels, known, np.zeros(len(labels), dtype=np.int64))[0]
+    return [block.loaded() for block in cast("list[Block]", blocks)]
 
 
 def _with_frequencies(head: Head, memory: HeadMemory, counts: Any) -> Head:
@@ -136,7 +136,8 @@ def _with_frequencies(head: Head, memory: HeadMemory, counts: Any) -> Head:
     idf = np.where(n_had > 0.5, 1.0 + np.log((1.0 + n_docs) / (1.0 + n_had)), 0.0)
     ratio = np.divide(old, idf, out=np.ones_like(old), where=(idf > 0) & (old > 0))
     scale = np.append(ratio, np.ones(len(head.coef) - len(ratio)))
-    return replace(head, idf=idf, coef=head.coef * scale[:, None])
+    lift = None if head.lift is None else head.lift.rescaled(ratio)
+    return replace(head, idf=idf, coef=head.coef * scale[:, None], lift=lift)
 
 
 def _recalibrated(head: Head, memory: HeadMemory, scores: Array, labels: Array, own: Array) -> Platt:

@@ -27,6 +27,7 @@ from palda.priors.calibration import (
 from palda.priors.descent import Stopping, dots, minimise
 from palda.priors.features import Block, Features, Scale, StoredBlock, cut_blocks, learn_features, tf_idf
 from palda.priors.folds import NO_FOLD, Problems, assign_folds, checked_targets
+from palda.priors.lifted import Lift
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -150,9 +151,9 @@ def _own_scores(block: Block | StoredBlock, coef: Array) -> Array:
 class Head:
     """Calibrated log-odds of every class from a document's words, dense columns, or both.
 
-    Plain arrays: ``coef`` (features, classes) with words before dense columns, what the features are made with
-    (``idf``; ``dense_mean`` and ``dense_spread``), the recalibration, and the penalties that were chosen (words and
-    dense, a row each). A class without evidence has zeros for ``coef`` and ``slope``, and its base rate for
+    Plain arrays: ``coef`` (features, classes) of words, dense and lifted columns, what those are made with (``idf``;
+    ``dense_mean`` and ``dense_spread``; ``lift``), the recalibration, and the penalties that were chosen (a row for
+    each of the three). A class without evidence has zeros for ``coef`` and ``slope``, and its base rate for
     ``offset``.
     """
 
@@ -166,27 +167,43 @@ class Head:
     idf: Array | None = None
     dense_mean: Array | None = None
     dense_spread: Array | None = None
+    lift: Lift | None = None
+
+    @property
+    def n_words(self) -> int:
+        """Words that it reads."""
+        return 0 if self.idf is None else len(self.idf)
+
+    @property
+    def n_dense(self) -> int:
+        """Dense columns that it reads."""
+        return 0 if self.dense_mean is None else len(self.dense_mean)
 
     def log_odds(self, counts: Any = None, dense: Any = None) -> Array:
         """Log-odds (documents, classes) of documents that the head was not trained on."""
-        n_words = 0 if self.idf is None else len(self.idf)
-        scores = self.intercept
+        scores, lifted = self.intercept, self.n_words + self.n_dense
         if self.idf is not None:
-            scores = scores + tf_idf(_given(counts, "counts of words"), self.idf) @ self.coef[:n_words]
+            words = tf_idf(_given(counts, "counts of words"), self.idf)
+            scores = scores + words @ self.coef[: self.n_words]
+            if self.lift is not None:
+                scores = scores + self.lift.apply(words) @ self.coef[lifted:]
         if self.dense_mean is not None and self.dense_spread is not None:
             columns = np.asarray(_given(dense, "dense features"), dtype=np.float64)
-            scores = scores + Scale(self.dense_mean, self.dense_spread).apply(columns) @ self.coef[n_words:]
+            columns = Scale(self.dense_mean, self.dense_spread).apply(columns)
+            scores = scores + columns @ self.coef[self.n_words : lifted]
         return Platt(self.slope, self.offset, self.limit).apply(scores)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything the head is made of, ready for an npz file."""
-        values = ((spec.name, getattr(self, spec.name)) for spec in fields(self))
-        return {name: np.asarray(value) for name, value in values if value is not None}
+        values = ((spec.name, getattr(self, spec.name)) for spec in fields(self) if spec.name != "lift")
+        own = {name: np.asarray(value) for name, value in values if value is not None}
+        return own if self.lift is None else own | self.lift.arrays()
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The head that ``arrays`` was taken from."""
-        return cls(**{**arrays, "limit": float(arrays["limit"])})  # type: ignore[arg-type]
+        lift, own = Lift.split_from(arrays)
+        return cls(**{**own, "limit": float(own["limit"]), "lift": lift})  # type: ignore[arg-type]
 
 
 def _given(features: Any, what: str) -> Any:
@@ -203,6 +220,7 @@ class HeadSettings:
     seed: int = 0
     word_penalties: tuple[float, ...] = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
     dense_penalties: tuple[float, ...] = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
+    lifted_penalties: tuple[float, ...] = (3000.0, 1000.0, 300.0, 100.0, 30.0)
     stopping: Stopping = field(default_factory=Stopping)
     engine: Engine = field(default_factory=Threads)
 
@@ -272,7 +290,7 @@ def fit_head(
     if isinstance(begun, HeadFit):
         return begun
     labels, known = checked_targets(targets, weights)
-    features = learn_features(counts, dense)
+    features = learn_features(counts, dense, settings.seed)
     if start is not None:
         folds = start.folds
     elif folds is None:
@@ -295,6 +313,7 @@ def fit_head(
         idf=features.idf,
         dense_mean=None if features.scale is None else features.scale.mean,
         dense_spread=None if features.scale is None else features.scale.spread,
+        lift=features.lift,
     )
     fit = HeadFit(head, log_odds, folds, fold_coef)
     stage.keep(fit.record)
@@ -310,8 +329,7 @@ class _Training:
     targets: Array
     weights: Array
     folds: Indices
-    n_words: int
-    n_dense: int
+    sizes: tuple[int, int, int]  # how many features are words, dense columns, lifted ones
     settings: HeadSettings
 
     @classmethod
@@ -333,8 +351,11 @@ class _Training:
             targets,
             np.ones_like(targets) if weights is None else weights,
             folds,
-            n_words=0 if words is None else words.shape[1],
-            n_dense=0 if dense is None else dense.shape[1],
+            sizes=(
+                0 if words is None else words.shape[1],
+                0 if dense is None else dense.shape[1],
+                0 if features.lift is None else len(features.lift.offset),
+            ),
             settings=settings,
         )
 
@@ -350,7 +371,7 @@ class _Training:
 
     def base_rate_models(self) -> Array:
         """Coefficients (features + 1, folds, classes) that say nothing but base rates, of the other folds."""
-        coef = np.zeros((self.n_words + self.n_dense + 1, self.n_folds, self.targets.shape[1]))
+        coef = np.zeros((sum(self.sizes) + 1, self.n_folds, self.targets.shape[1]))
         for fold in range(self.n_folds):
             others = self.order[self.folds[self.order] != fold]
             coef[-1, fold] = base_log_odds(self.targets[others], self.weights[others])
@@ -370,7 +391,7 @@ class _Training:
         return fitted
 
     def _fit(self, problems: Problems, penalties: Array, start: Array) -> Array:
-        ridge = np.repeat(np.vstack([penalties, np.zeros(penalties.shape[1])]), (self.n_words, self.n_dense, 1), axis=0)
+        ridge = np.repeat(np.vstack([penalties, np.zeros(penalties.shape[1])]), (*self.sizes, 1), axis=0)
         return fit_columns(self.blocks, problems, ridge, start, self.settings.engine, self.settings.stopping)
 
     def out_of_fold(self, coef: Array) -> Array:
@@ -386,9 +407,9 @@ class _Path:
     """How far the choice of penalties has come: models and penalties so far, and what is tried on which classes."""
 
     coef: Array
-    penalties: Array  # (words and dense, classes)
+    penalties: Array  # (3, classes): of words, dense and lifted columns
     best: Array  # (classes,): likelihoods
-    row: int  # of the penalties: words, then dense
+    row: int  # of the penalties
     n_tried: int
     classes: Indices
     current: Array
@@ -397,11 +418,11 @@ class _Path:
     def of(cls, data: _Training) -> _Path:
         n_classes = data.targets.shape[1]
         coef = data.base_rate_models()
-        penalties, best = np.full((2, n_classes), _OUT_OF_REACH), np.full(n_classes, -np.inf)
+        penalties, best = np.full((len(data.sizes), n_classes), _OUT_OF_REACH), np.full(n_classes, -np.inf)
         return cls(coef, penalties, best, -1, 0, data.learned, coef[:, :, :0])
 
     def begin(self, row: int, data: _Training, grid: Sequence[float]) -> None:
-        """Turn to the penalties of words, or of dense columns."""
+        """Turn to the penalties of one kind of features."""
         self.penalties[row] = np.median(grid)  # for classes that only a later round may learn
         self.penalties[row, data.learned] = _OUT_OF_REACH
         self.row, self.n_tried, self.classes = row, 0, data.learned
@@ -423,10 +444,10 @@ def _restored(record: Record) -> HeadFit | _Path:
 
 
 def _fold_models(data: _Training, settings: HeadSettings, begun: _Path | None, stage: Stage) -> tuple[Array, Array]:
-    """Models of the folds and the penalties (words and dense, classes) they were fitted with."""
+    """Models of the folds and the penalties (3, classes) they were fitted with."""
     path = begun or _Path.of(data)
-    grids = (settings.word_penalties, settings.dense_penalties)
-    for row, n_features in enumerate((data.n_words, data.n_dense)):  # dense columns only where they add to the words
+    grids = (settings.word_penalties, settings.dense_penalties, settings.lifted_penalties)
+    for row, n_features in enumerate(data.sizes):  # each kind of features only where it adds to those before
         if n_features and row >= path.row:
             if row > path.row:
                 path.begin(row, data, grids[row])
@@ -436,7 +457,7 @@ def _fold_models(data: _Training, settings: HeadSettings, begun: _Path | None, s
 
 def _from_earlier(data: _Training, start: HeadFit) -> tuple[Array, Array]:
     """Models with the penalties of an earlier fit, from where it ended."""
-    shape = (data.n_words + data.n_dense + 1, data.n_folds, data.targets.shape[1])
+    shape = (sum(data.sizes) + 1, data.n_folds, data.targets.shape[1])
     if start.fold_coef.shape != shape:
         raise DataError(
             f"start was fitted with (features + 1, folds, classes) = {start.fold_coef.shape}, not {shape}; "
