@@ -214,7 +214,7 @@ def _labels(
     crowd: CrowdSettings,
     seen: SeenBefore | None,
 ) -> _Labels:
-    """Labels and annotators in turn: votes of the batch add to those counted before (maths, eq. 60)."""
+    """Labels and annotators in turn: votes of the batch add to those counted before (maths, eq. 61)."""
     joined, belief, counts = prior.for_votes, standing.params.annotators, standing.vote_counts
     silent = np.asarray(batch.counts.sum(axis=1)).reshape(-1, 1) == 0
     extra = np.where(silent, 0.0, joined.evidence(foretold))
@@ -277,7 +277,7 @@ def _continued_topics(shards: Sequence[Shard], start: Params, past: ShardStats, 
     """EM on a batch, with the statistics of the past added to its own in every M-step.
 
     That is a natural-gradient step whose size is the batch's share of all documents so far, taken again until the
-    batch's own statistics settle (maths, eq. 58).
+    batch's own statistics settle (maths, eq. 59).
     """
     params, before, work = start, -np.inf, placed(shards, settings)
     for _ in range(_TOPIC_ROUNDS):

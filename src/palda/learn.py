@@ -214,7 +214,7 @@ class _Learner:
         return isinstance(kind, str) and (kind == "topics" or (kind == "stacked" and steady))
 
     def take_turn(self, before: _Turn, folds: Rows, reading: TopicReading | None, *, anew: bool) -> _Turn:
-        """A head from the labels, then labels and annotators from the head and the votes (maths, eqs. 47-50).
+        """A head from the labels, then labels and annotators from the head and the votes (maths, eqs. 48-51).
 
         The head goes on from the one before, unless its penalties are to be chosen ``anew``.
         """

@@ -1,7 +1,7 @@
 """Online EM: natural-gradient steps over minibatches, beside the batch rounds of ``fit.em``.
 
 A minibatch's statistics, scaled to all documents, are what a step moves towards; parameters are those of the M-step
-under the moving average (maths, eqs. 55 and 56). A pass reads every document once, as a round of batch EM does, but
+under the moving average (maths, eqs. 56 and 57). A pass reads every document once, as a round of batch EM does, but
 takes many steps: a few passes lead where batch EM needs dozens of rounds. Steps are long and therefore noisy; what a
 pass ends with is the M-step under all that it has read, which is not.
 """
@@ -58,14 +58,14 @@ class OnlineRounds:
     steps_a_pass: int = STEPS_A_PASS
 
     def step_size(self, step: int) -> float:
-        """ρ of a step, counted from 1 (maths, eq. 55)."""
+        """ρ of a step, counted from 1 (maths, eq. 56)."""
         return float(self.first_step * (1.0 + (step - 1) / (LONG_PASSES * self.steps_a_pass)) ** -self.forgetting)
 
     def __call__(self, shards: Sequence[Shard], start: Params, settings: Settings) -> Iterator[tuple[Params, StepInfo]]:
         """Passes until their limit, or until the estimated bound of a pass differs little from that of the last.
 
         Each yields the parameters of all that it has read, and an estimate of the bound: every document's part under
-        the parameters of the step that read it, before it was learned from (maths, eq. 57).
+        the parameters of the step that read it, before it was learned from (maths, eq. 58).
         """
         run = _Run(self, _pieces(shards, _PIECES_A_STEP * self.steps_a_pass), start, settings)
         before, worst_fall = -np.inf, 0.0
@@ -154,7 +154,7 @@ class _Run:
 
 
 def _moved(mean: ShardStats, stats: ShardStats, step: float, scale: float) -> ShardStats:
-    """(1 - step) mean + scale · stats, of the sums that topics and base rates come from (maths, eq. 56)."""
+    """(1 - step) mean + scale · stats, of the sums that topics and base rates come from (maths, eq. 57)."""
     names = ("word_counts", "log_theta", "n_blocks", "label_sums")
     moved = {name: (1.0 - step) * getattr(mean, name) + scale * getattr(stats, name) for name in names}
     return replace(mean, **moved)

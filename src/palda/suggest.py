@@ -41,7 +41,7 @@ def expected_gain(label_probs: Array, rates: TypicalRates) -> Array:
     """Nats by which one more vote is expected to lower the entropy of each label (documents, classes).
 
     This is the mutual information of label and vote: the vote's entropy less what remains of it once the label is
-    known (maths, eq. 54). It is 0 for a label that is certain, and for somebody whose votes say nothing.
+    known (maths, eq. 55). It is 0 for a label that is certain, and for somebody whose votes say nothing.
     """
     yes = label_probs * rates.sensitivity + (1.0 - label_probs) * (1.0 - rates.specificity)
     left = label_probs * _entropy(rates.sensitivity) + (1.0 - label_probs) * _entropy(rates.specificity)

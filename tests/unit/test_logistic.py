@@ -247,7 +247,7 @@ def test_the_recalibration_of_a_fold_does_not_see_its_labels() -> None:
     assert np.abs(after[folds != 2] - before[folds != 2]).max() > 0.1
 
 
-SETTINGS = HeadSettings(n_folds=4, word_penalties=(0.5,), stopping=Stopping(tolerance=1e-10))
+SETTINGS = HeadSettings(n_folds=4, word_penalties=(0.5,), lifted_penalties=(300.0,), stopping=Stopping(tolerance=1e-10))
 
 
 def test_changing_a_documents_label_leaves_its_own_out_of_fold_model_as_it_was() -> None:

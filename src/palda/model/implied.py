@@ -24,7 +24,7 @@ __all__ = ["implied_stats"]
 
 
 def implied_stats(params: Params, n_docs: float, n_tokens: float, vote_counts: Array | None = None) -> ShardStats:
-    """Sums over so many documents and tokens that the parameters would come from (maths, eq. 58).
+    """Sums over so many documents and tokens that the parameters would come from (maths, eq. 59).
 
     Labels count as hard ones in the number of blocks. An α on the edge of its box is taken for a maximum inside; topics
     that are not smoothed share the tokens as documents of the base rates would.

@@ -80,7 +80,7 @@ def log_likelihoods(log_odds: Array, targets: Array, weights: Array) -> Array:
 
 
 def fit_platt(scores: Array, targets: Array, weights: Array, start: Platt | None = None) -> Platt:
-    """Slope and offset of each class, from scores by models that have not seen the documents (maths, eq. 48)."""
+    """Slope and offset of each class, from scores by models that have not seen the documents (maths, eq. 49)."""
     evidence = evidence_in(targets, weights)
     learned, few = evidence >= NONE, evidence < FEW
     line = np.array([np.ones(len(evidence)), np.zeros(len(evidence))] if start is None else [start.slope, start.offset])

@@ -1,7 +1,7 @@
 """A head that goes on with documents that arrive later, without those it has seen.
 
 New documents stand in for earlier ones: besides its own label, each is taught what the head says about it already, with
-the weight of the documents seen before (maths, eq. 59). Around the old coefficients that is their loss to second order,
+the weight of the documents seen before (maths, eq. 60). Around the old coefficients that is their loss to second order,
 its curvature being taken from documents like them: a natural-gradient step. (A diagonal curvature that is remembered
 word by word forgets: on held-back training documents of Reuters, five batches ended at the micro-F1 of one.)
 """

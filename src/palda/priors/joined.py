@@ -76,11 +76,11 @@ class Joined:
         return cls(Profiles(np.ones(1), expit(base)[None]), kappa, base)
 
     def evidence(self, log_odds: Array) -> Array:
-        """What a head's log-odds (documents, classes) add to other evidence, in nats (maths, eq. 49)."""
+        """What a head's log-odds (documents, classes) add to other evidence, in nats (maths, eq. 50)."""
         return self.kappa * (log_odds - self.base)
 
     def log_odds(self, head: Array) -> Array:
-        """Log-odds (documents, classes) of documents without votes, from a head's (maths, eq. 51)."""
+        """Log-odds (documents, classes) of documents without votes, from a head's (maths, eq. 52)."""
         if len(self.profiles.weights) == 1:
             mixed = self.base + self.evidence(head)
         elif self.share == 0.0:

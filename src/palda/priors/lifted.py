@@ -2,7 +2,7 @@
 
 Cosines of random directions through a document's leading dimensions: random Fourier features of its latent semantic
 analysis, of which the main components are kept. A linear model of them is nearly one with a Gaussian kernel: documents
-that are close in those dimensions are believed to have labels in common, wherever they lie (maths, eq. 60).
+that are close in those dimensions are believed to have labels in common, wherever they lie (maths, eq. 47).
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def fit_columns(
 ) -> Array:
     """Coefficients (features + 1, problems) that minimise weighted cross-entropy + ½ Σ penalty · coefficient².
 
-    Every coefficient has a penalty of its own; that of the last row, the intercepts, should be 0 (maths, eq. 47).
+    Every coefficient has a penalty of its own; that of the last row, the intercepts, should be 0 (maths, eq. 48).
     With a ``centre``, penalties are on the distance from it.
     """
     centre = np.zeros_like(start) if centre is None else centre
