@@ -194,6 +194,20 @@ def test_any_table_can_be_predicted_chunk_by_chunk(
         assert palda("predict", world.model, path, "--csv").out == whole, path.name
 
 
+def test_dask_predicts_the_same_and_what_is_wrong_with_an_engine_is_said(
+    palda: Palda, world: World, new: Path, tmp_path: Path
+) -> None:
+    dask = pytest.importorskip("dask", reason="Dask is not installed: pip install 'palda[dask]'")
+    by_threads, by_dask = tmp_path / "threads.csv", tmp_path / "dask.csv"
+    assert palda("predict", world.model, new, "-o", by_threads, "--quiet").code == 0
+    assert palda("predict", world.model, new, "-o", by_dask, "--quiet", "--engine", "dask", "--jobs", 1).code == 0
+    assert by_dask.read_bytes() == by_threads.read_bytes()
+    assert palda("predict", world.model, new, "--engine", "threats").code == 2
+    with dask.config.set({"distributed.comm.timeouts.connect": "0.1s"}):
+        answer = palda("predict", world.model, new, "--quiet", "--engine", "tcp://127.0.0.1:1")
+    assert "no Dask scheduler answers at tcp://127.0.0.1:1" in answer.complaint
+
+
 def test_standard_input_and_a_closed_pipe_end_well(world: World) -> None:
     command = [sys.executable, "-m", "palda.present.cli", "predict", str(world.model), "-", "--csv"]
     many = "doc,text\n" + "".join(f"d{number},election parliament\n" for number in range(12_000))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import sparse
+from threadpoolctl import threadpool_limits
 
 from palda.engine.threads import Threads
 from palda.priors import features
 from palda.priors.continued import continue_head, head_memory
 from palda.priors.features import inverse_document_frequencies, learn_features, tf_idf
 from palda.priors.lifted import LEAST_DOCS, NARROWNESS, Lift, learn_lift
-from palda.priors.logistic import Head, fit_head
+from palda.priors.logistic import Head, HeadSettings, fit_head
 
 RNG = np.random.default_rng(0)
 COUNTS = sparse.csr_array(RNG.poisson(0.6, size=(400, 30)).astype(np.float64))
@@ -92,6 +93,17 @@ def test_arrays_give_the_same_head_back() -> None:
     head = fit_head(labels, counts=counts).head
     again = Head.from_arrays(head.arrays())
     np.testing.assert_array_equal(again.log_odds(counts), head.log_odds(counts))
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_threads_of_matrix_products_change_nothing(n_jobs: int) -> None:
+    counts, labels = either_or()
+    settings = HeadSettings(engine=Threads(n_jobs))
+    with threadpool_limits(1):
+        expected = fit_head(labels, counts=counts).log_odds
+    with threadpool_limits(4):
+        found = fit_head(labels, counts=counts, settings=settings).log_odds
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_columns_that_are_not_kept_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

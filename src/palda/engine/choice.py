@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from palda.engine.base import Engine
 
-__all__ = ["check_engine", "open_engine"]
+__all__ = ["check_engine", "open_client", "open_engine"]
 
 
 def check_engine(engine: Any) -> None:
@@ -29,26 +29,40 @@ def check_engine(engine: Any) -> None:
 
 @contextmanager
 def open_engine(engine: Any, n_jobs: int | None) -> Iterator[Engine]:
-    """Engine for the time of some work: threads, or Dask.
+    """Engine for the time of some work: threads, or Dask."""
+    with open_client(engine, n_jobs) as client:
+        if client is None:
+            yield Threads(resolve_n_jobs(n_jobs))
+        else:
+            from palda.engine.dask import Dask
+
+            yield Dask(client)
+
+
+@contextmanager
+def open_client(engine: Any, n_jobs: int | None) -> Iterator[Any]:
+    """Client of the cluster that is meant, for the time of some work; None for threads.
 
     ``"dask"`` is the cluster of the client that is there, or else processes on this machine that end with the work.
     """
     check_engine(engine)
     if engine is None or engine == "threads":
-        yield Threads(resolve_n_jobs(n_jobs))
+        yield None
         return
     try:
         from distributed import Client, LocalCluster, default_client
     except ImportError:
         raise PaldaError("engine=\"dask\" needs Dask: pip install 'palda[dask]'") from None
-    from palda.engine.dask import Dask
-
     if not isinstance(engine, str):
-        yield Dask(engine)
+        yield engine
         return
     if engine != "dask":
-        with Client(engine) as client:
-            yield Dask(client)
+        try:
+            client = Client(engine)
+        except OSError:
+            raise PaldaError(f"no Dask scheduler answers at {engine}; start one with: dask scheduler") from None
+        with client:
+            yield client
         return
     try:
         found = default_client()
@@ -58,6 +72,6 @@ def open_engine(engine: Any, n_jobs: int | None) -> Iterator[Engine]:
             LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0") as cluster,
             Client(cluster, set_as_default=False) as client,
         ):
-            yield Dask(client)
+            yield client
         return
-    yield Dask(found)
+    yield found

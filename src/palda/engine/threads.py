@@ -6,14 +6,16 @@ import multiprocessing
 import os
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from palda.engine.base import tree_sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Threads", "resolve_n_jobs"]
+__all__ = ["Threads", "one_blas_thread", "resolve_n_jobs"]
 
 S = TypeVar("S")
 B = TypeVar("B")
@@ -41,6 +43,21 @@ def _inside_a_pool() -> bool:
     return bool(get_active_backend()[0].nesting_level)
 
 
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Matrix products in one thread each: ours need no others, and sums do not depend on how many there are."""
+    with _blas().limit(limits=1, user_api="blas"):
+        yield
+
+
+@lru_cache(maxsize=1)
+def _blas() -> Any:
+    import scipy.linalg  # noqa: F401 - brings the last library along that is to be found
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
 class Threads:
     """A pool for the length of one map; at most two shards a thread are under way, so that memory stays bounded."""
 
@@ -62,9 +79,10 @@ class Threads:
     def map(self, function: Callable[[S], R], items: Sequence[S]) -> Iterator[R]:
         """Apply any function to each item; results in the items' order."""
         if self.n_jobs == 1 or len(items) <= 1:
-            yield from map(function, items)
+            with one_blas_thread():
+                yield from map(function, items)
             return
-        with ThreadPoolExecutor(min(self.n_jobs, len(items))) as pool:
+        with one_blas_thread(), ThreadPoolExecutor(min(self.n_jobs, len(items))) as pool:
             waiting: deque[Future[R]] = deque()
             try:
                 for item in items:

@@ -225,11 +225,22 @@ Jobs = Annotated[
     int | None,
     typer.Option("--jobs", "-j", min=1, help="Threads.", show_default="one a core", rich_help_panel=_RUN),
 ]
+
+
+def _known_engine(value: str | None) -> str | None:
+    if value is None or value in ("threads", "dask") or "://" in value:
+        return value
+    raise typer.BadParameter(
+        f'{value} is not known; say threads, dask, or the address of a scheduler, "tcp://host:8786"'
+    )
+
+
 Engine = Annotated[
     str | None,
     typer.Option(
         "--engine",
         help='Where documents are worked on: threads, dask (processes here), or a Dask scheduler, "tcp://host:8786".',
+        callback=_known_engine,
         show_default="threads",
         rich_help_panel=_RUN,
     ),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from palda.engine.threads import one_blas_thread
 from palda.journal import prefixed, under
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ class Lift:
 
     def apply(self, words: Matrix) -> Array:
         """Columns (documents, columns) of documents by their tf-idf."""
-        columns: Array = self.waves(words) @ self.mixing + self.offset
+        with one_blas_thread():
+            columns: Array = self.waves(words) @ self.mixing + self.offset
         return columns
 
     def waves(self, words: Matrix) -> Array:
@@ -95,6 +97,11 @@ def learn_lift(words: Matrix, seed: int) -> Lift | None:
     """Lift for documents like these; None if they are too few, or all alike."""
     if words.shape[0] < LEAST_DOCS or not words.nnz:
         return None
+    with one_blas_thread():
+        return _learned(words, seed)
+
+
+def _learned(words: Matrix, seed: int) -> Lift | None:
     from sklearn.utils.extmath import randomized_svd
 
     rng = np.random.default_rng(seed)

@@ -35,6 +35,7 @@ def predict(
     id_: opt.Id = None,
     text: opt.Text = None,
     encoding: opt.Encoding = None,
+    engine: opt.Engine = None,
     jobs: opt.Jobs = None,
     quiet: opt.Quiet = False,
 ) -> None:
@@ -47,13 +48,20 @@ def predict(
         check_target(output, force=force)
     from palda.data.shards import is_shards, open_shards
     from palda.data.sources import stream_documents
+    from palda.engine.choice import open_client
     from palda.estimators import load
     from palda.present.predictions import counted_documents, predictions, stored_documents
     from palda.present.standard_input import local
 
-    found = load(model).set_params(n_jobs=jobs)
+    found = load(model)
     no_bar = quiet or (output is None and sys.stdout.isatty())  # the results show how far things are
-    with Talk(quiet=quiet).notes(), local(documents) as file, ShareBar("documents", quiet=no_bar) as bar:
+    with (
+        Talk(quiet=quiet).notes(),
+        open_client(engine, jobs) as client,
+        local(documents) as file,
+        ShareBar("documents", quiet=no_bar) as bar,
+    ):
+        found.set_params(n_jobs=jobs, engine=client)
         size = _EXPLAINED_CHUNK if explain else _CHUNK
         if is_shards(file):
             chunks = stored_documents(found, open_shards(file), size)
