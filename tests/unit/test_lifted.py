@@ -66,11 +66,14 @@ def test_shares_of_words_add_up_to_what_the_columns_say() -> None:
         np.testing.assert_allclose(total, (lift.apply(some) @ coef - empty)[:, column], atol=1e-10)
 
 
-def test_few_documents_and_documents_without_words_are_not_lifted() -> None:
-    assert learn_lift(WORDS[: LEAST_DOCS - 1], 0) is None
+def test_few_and_very_many_documents_and_those_without_words_are_not_lifted(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert learn_features(COUNTS[: LEAST_DOCS - 1]).lift is None
+    assert learn_features(COUNTS[:LEAST_DOCS]).lift is not None
     assert learn_lift(sparse.csr_array((LEAST_DOCS, 5)), 0) is None
     alike = sparse.csr_array(np.ones((LEAST_DOCS, 5)) / np.sqrt(5.0))
     assert learn_lift(alike, 0) is None
+    monkeypatch.setattr(features, "MOST_DOCS", COUNTS.shape[0] - 1)
+    assert learn_features(COUNTS).lift is None
 
 
 def test_the_seed_decides() -> None:
@@ -106,19 +109,13 @@ def test_threads_of_matrix_products_change_nothing(n_jobs: int) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-def test_columns_that_are_not_kept_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts, labels = either_or()
-    kept = fit_head(labels, counts=counts)
-    monkeypatch.setattr(features, "_MOST_KEPT", 0)
-    made_anew = fit_head(labels, counts=counts)
-    np.testing.assert_array_equal(made_anew.log_odds, kept.log_odds)
-
-
 def test_large_corpora_are_lifted_by_a_part_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(features, "MOST_DOCS", 150)
-    found = learn_features(COUNTS, seed=3).lift
-    assert found is not None
-    assert len(found.offset) == 150
+    monkeypatch.setattr(features, "LOOKED_AT", 150)
+    found = learn_features(COUNTS, seed=3)
+    assert found.lift is not None
+    assert found.lifted is not None
+    assert len(found.lift.offset) == 150
+    assert found.lifted.shape == (COUNTS.shape[0], 150)
 
 
 def test_a_lifted_head_goes_on_with_new_documents() -> None:

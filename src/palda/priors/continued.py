@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.special import expit
 
 from palda.priors.calibration import Platt, fit_platt
-from palda.priors.features import Features, Scale, cut_blocks, tf_idf
+from palda.priors.features import Features, Scale, cut_blocks, lift_rows, tf_idf
 from palda.priors.folds import NO_FOLD, Problems, checked_targets
 from palda.priors.logistic import Head, Stopping, fit_columns
 
@@ -122,9 +122,9 @@ def _blocks(head: Head, counts: Any, dense: Any, labels: Array, known: Array | N
     columns = scale = None
     if head.dense_mean is not None and head.dense_spread is not None:
         columns, scale = np.asarray(dense, dtype=np.float64), Scale(head.dense_mean, head.dense_spread)
-    features = Features(words, head.idf, columns, scale, head.lift)
-    blocks = cut_blocks(features, labels, known, np.zeros(len(labels), dtype=np.int64))[0]
-    return [block.loaded() for block in cast("list[Block]", blocks)]
+    lifted = None if head.idf is None else lift_rows(sparse.csr_array(counts), head.idf, head.lift)
+    features = Features(words, head.idf, columns, scale, head.lift, lifted)
+    return cast("list[Block]", cut_blocks(features, labels, known, np.zeros(len(labels), dtype=np.int64))[0])
 
 
 def _with_frequencies(head: Head, memory: HeadMemory, counts: Any) -> Head:

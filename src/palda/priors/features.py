@@ -7,7 +7,7 @@ equal lengths. On enron only the lengths mattered (-.1316 against -.1356), on sc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -15,7 +15,7 @@ from scipy import sparse
 
 from palda.data.stretches import in_memory, take_counts, word_doc_counts
 from palda.errors import DataError
-from palda.priors.lifted import MOST_DOCS, Lift, learn_lift
+from palda.priors.lifted import LEAST_DOCS, LOOKED_AT, MOST_DOCS, Lift, learn_lift
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,11 +36,11 @@ __all__ = [
     "inverse_document_frequencies",
     "learn_features",
     "learn_scale",
+    "lift_rows",
     "tf_idf",
 ]
 
 _DOCS_PER_BLOCK = 4096
-_MOST_KEPT = 1 << 24  # lifted numbers that are kept; of more, each block's are made when they are needed
 
 
 def inverse_document_frequencies(counts: CountRows) -> Array:
@@ -104,30 +104,41 @@ class Features:
     dense: Array | None
     scale: Scale | None
     lift: Lift | None = None
+    lifted: Array | None = None
 
 
 def learn_features(counts: Any = None, dense: Any = None, seed: int = 0) -> Features:
     """Features from counts of words, dense columns, or both; words are lifted too."""
     if counts is None and dense is None:
         raise DataError("a label prior needs something to learn from: counts of words, dense features, or both")
-    words = idf = columns = scale = lift = None
+    words = idf = columns = scale = lift = lifted = None
     if counts is not None:
         rows: CountRows = counts if hasattr(counts, "nnz") and not in_memory(counts) else sparse.csr_array(counts)
         idf = inverse_document_frequencies(rows)
         words = tf_idf(rows, idf) if in_memory(rows) else rows
-        lift = learn_lift(tf_idf(_some_rows(rows, seed), idf), seed)
+        if LEAST_DOCS <= rows.shape[0] <= MOST_DOCS:
+            lift = learn_lift(tf_idf(_some_rows(rows, seed), idf), seed)
+        lifted = lift_rows(rows, idf, lift)
     if dense is not None:
         columns = np.asarray(dense, dtype=np.float64)
         scale = learn_scale(columns)
-    return Features(words, idf, columns, scale, lift)
+    return Features(words, idf, columns, scale, lift, lifted)
 
 
 def _some_rows(counts: CountRows, seed: int) -> Matrix:
-    """At most ``MOST_DOCS`` documents, drawn by the seed, in their order."""
+    """At most ``LOOKED_AT`` documents, drawn by the seed, in their order."""
     n_docs = counts.shape[0]
-    if n_docs <= MOST_DOCS:
+    if n_docs <= LOOKED_AT:
         return counts[slice(None)]
-    return counts[np.sort(np.random.default_rng(seed).choice(n_docs, MOST_DOCS, replace=False))]
+    return counts[np.sort(np.random.default_rng(seed).choice(n_docs, LOOKED_AT, replace=False))]
+
+
+def lift_rows(counts: CountRows, idf: Array, lift: Lift | None) -> Array | None:
+    """Lifted columns (documents, columns), made so many documents at a time, wherever those are."""
+    if lift is None:
+        return None
+    cuts = range(0, counts.shape[0], _DOCS_PER_BLOCK)
+    return np.concatenate([lift.apply(tf_idf(counts[start : start + _DOCS_PER_BLOCK], idf)) for start in cuts])
 
 
 def compact(matrix: Matrix) -> Matrix:
@@ -147,14 +158,11 @@ class Block:
     dense: Array | None
     targets: Array
     weights: Array | None
-    lift: Lift | None = None  # of words, where that is still to be done
     lifted: Array | None = None
 
     def loaded(self) -> Block:
-        """The block with everything that its scores are made of."""
-        if self.lift is None or self.words is None:
-            return self
-        return replace(self, lift=None, lifted=self.lift.apply(self.words))
+        """Itself: everything is in memory."""
+        return self
 
     def scores(self, coef: Array) -> Array:
         """Linear scores under each column of coefficients: words, dense columns, lifted ones, the intercept."""
@@ -191,7 +199,7 @@ class StoredBlock:
         """The block in memory."""
         counts, idf = self.features.words, self.features.idf
         words = None if counts is None or idf is None else tf_idf(counts[self.rows], idf)
-        return _block(self.fold, self.rows, words, self.features, self.all_targets, self.all_weights).loaded()
+        return _block(self.fold, self.rows, words, self.features, self.all_targets, self.all_weights)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """On a journey it takes its own rows along, not those of all documents."""
@@ -202,6 +210,7 @@ class StoredBlock:
             None if features.dense is None else features.dense[rows],
             features.scale,
             features.lift,
+            None if features.lifted is None else features.lifted[rows],
         )
         weights = None if self.all_weights is None else self.all_weights[rows]
         return StoredBlock, (self.fold, np.arange(len(rows)), own, self.all_targets[rows], weights)
@@ -218,7 +227,7 @@ def _block(
         None if dense is None or scale is None else scale.apply(dense[rows]),
         targets[rows],
         None if weights is None else weights[rows],
-        features.lift,
+        None if features.lifted is None else features.lifted[rows],
     )
 
 
@@ -235,8 +244,6 @@ def cut_blocks(
     words = features.words
     if words is not None and not in_memory(words):
         return [StoredBlock(fold, rows, features, targets, weights) for fold, rows in pieces], order
-    blocks = [
+    return [
         _block(fold, rows, None if words is None else words[rows], features, targets, weights) for fold, rows in pieces
-    ]
-    is_kept = features.lift is None or len(folds) * len(features.lift.offset) <= _MOST_KEPT
-    return ([block.loaded() for block in blocks] if is_kept else blocks), order
+    ], order

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Matrix = sparse.csr_array[Any, tuple[int, int]]
 
-__all__ = ["LEAST_DOCS", "MOST_DOCS", "Lift", "learn_lift"]
+__all__ = ["LEAST_DOCS", "LOOKED_AT", "MOST_DOCS", "Lift", "learn_lift"]
 
 N_DIMENSIONS, N_WAVES, N_COLUMNS, NARROWNESS = 32, 500, 200, 0.5
 """Leading dimensions, cosines of them, components that are kept, and how fast likeness falls with distance.
@@ -34,8 +34,8 @@ Out-of-fold log-likelihood of a label on training documents, words alone and wit
 as much time again; with 16 or 64 dimensions, or a narrowness of ¼ or 1, the four together are a little worse. Without
 common spread of the cosines scene is at -.187. (Random directions through the words themselves gain nothing.)
 """
-LEAST_DOCS, MOST_DOCS = 100, 4096
-"""With fewer documents there is no lift; of more, so many are looked at when it is made."""
+LEAST_DOCS, MOST_DOCS, LOOKED_AT = 100, 80_000, 4096
+"""Fewer documents have no lift, and neither have more: 200 numbers each are kept. So many are looked at to make one."""
 _PAIRS = 1000  # of documents, whose distances say what is near
 _PREFIX = "lift"
 _STANDS_STILL = 1e-9  # an angle so small that the slope is that of the cosine itself
@@ -94,8 +94,8 @@ class Lift:
 
 
 def learn_lift(words: Matrix, seed: int) -> Lift | None:
-    """Lift for documents like these; None if they are too few, or all alike."""
-    if words.shape[0] < LEAST_DOCS or not words.nnz:
+    """Lift for documents like these; None if they are all alike."""
+    if not words.nnz:
         return None
     with one_blas_thread():
         return _learned(words, seed)
