@@ -91,13 +91,13 @@ def test_no_votes_leave_what_the_words_say() -> None:
 def test_gold_labels_are_kept_and_help_the_others() -> None:
     """On average: how folds are drawn moves the consensus on so few documents by as much as gold does."""
     gold = np.full(LABELS.shape, -1)
-    gold[:60] = LABELS[:60]
+    gold[::2] = LABELS[::2]
     scores = []
     for seed in range(4):
         settings = SETTINGS | {"random_state": seed}
         without, model = CrowdPALDA(**settings).fit(X, VOTES), CrowdPALDA(**settings).fit(X, VOTES, gold=gold)
-        np.testing.assert_array_equal(model.consensus_[:60], LABELS[:60])
-        scores.append([f1(found.consensus_[60:], LABELS[60:]) for found in (without, model)])
+        np.testing.assert_array_equal(model.consensus_[::2], LABELS[::2])
+        scores.append([f1(found.consensus_[1::2], LABELS[1::2]) for found in (without, model)])
     before, after = np.mean(scores, axis=0)
     assert after > before
 
