@@ -228,11 +228,14 @@ Jobs = Annotated[
 
 
 def _known_engine(value: str | None) -> str | None:
-    if value is None or value in ("threads", "dask") or "://" in value:
-        return value
-    raise typer.BadParameter(
-        f'{value} is not known; say threads, dask, or the address of a scheduler, "tcp://host:8786"'
-    )
+    from palda.engine.choice import check_engine
+
+    try:
+        check_engine(value)
+    except ValueError:
+        choices = 'threads, dask, or the address of a scheduler, "tcp://host:8786"'
+        raise typer.BadParameter(f"{value} is not known; say {choices}") from None
+    return value
 
 
 Engine = Annotated[

@@ -209,7 +209,7 @@ class StoredBlock:
             features.idf,
             None if features.dense is None else features.dense[rows],
             features.scale,
-            features.lift,
+            None,  # what was lifted goes along, how is not needed there
             None if features.lifted is None else features.lifted[rows],
         )
         weights = None if self.all_weights is None else self.all_weights[rows]
