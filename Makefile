@@ -1,12 +1,13 @@
 # Everything runs in .venv, which the first target that needs it creates.
 PYTHON ?= python3
+BASE ?= c7ea588
 VENV := .venv
 BIN := $(VENV)/bin
 CORE := $(VENV)/.core-installed
 DEV := $(VENV)/.dev-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench docs format clean
+.PHONY: help demo test check bench golden docs format clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -38,6 +39,9 @@ test: check  ## check, then every test
 
 bench: $(DEV)  ## side-by-side ratios against peers
 	$(BIN)/python -m benchmarks
+
+golden: $(CORE)  ## fits here against those of a commit, bit by bit: make golden BASE=<commit>
+	$(BIN)/python -m benchmarks golden --base $(BASE)
 
 docs: $(DEV)  ## the site, in docs/_build/html; every warning is an error
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --doctree-dir docs/_build/doctrees docs docs/_build/html

@@ -18,12 +18,13 @@ LONG = (
     "topics",
     "online",
     "scale",
+    "golden",
 )  # only when named
 
 
 def main() -> None:
     names = sys.argv[1:] or NAMES
-    if names[0] in ("gold", "scale"):
+    if names[0] in ("gold", "scale", "golden"):
         names = names[:1]  # what follows are its own parts
     for name in names:
         if name not in NAMES + LONG:

@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from palda import metrics
-from palda.aggregation import aggregate
-from palda.data import catalog, simulate
+from palda import metrics, simulate
 from palda.errors import PaldaError
+from palda.estimators import aggregate
+from palda.io import catalog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pandas as pd
 
-    from palda.data.types import Votes
+    from palda.data import Votes
 
 TRIALS = 5
 ANNOTATORS = ("one_coin", "two_coin")

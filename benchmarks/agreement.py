@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from palda.data.types import Votes, names_array
+from palda.data import Votes, names_array
 from palda.metrics import annotator_pairs, krippendorff_alpha, label_set_alpha
 
 if TYPE_CHECKING:

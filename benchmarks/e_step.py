@@ -9,14 +9,11 @@ import time
 
 import numpy as np
 
-from palda.data import catalog
-from palda.engine.threads import Threads, resolve_n_jobs
+from palda.engine import Threads, resolve_n_jobs
 from palda.errors import PaldaError
-from palda.fit import Shard, cut_shards
-from palda.kernels import Labels, Stopping, Topics, compiled, reference
-from palda.model.e_step import fresh_beliefs
-from palda.model.start import first_params
-from palda.priors import base_rate
+from palda.io import catalog
+from palda.kernels import Labels, PassLimits, Topics, compiled, reference
+from palda.models.topics import DocumentShard, base_rate, cut_shards, first_params, fresh_beliefs
 
 N_TOPICS = 40
 
@@ -34,10 +31,10 @@ def main() -> None:
     log_odds = np.tile(base_rate.log_odds(prior), (len(labels), 1))
 
     def run(kernel: object, n_jobs: int) -> float:
-        def work(shard: Shard) -> None:
+        def work(shard: DocumentShard) -> None:
             known = Labels(shard.known, log_odds[: len(shard.known)])
             nothing = fresh_beliefs(len(prior), N_TOPICS, "mean_field")
-            kernel.mean_field(shard.bags, known, topics, Stopping(10, 0.0), nothing)  # type: ignore[attr-defined]
+            kernel.mean_field(shard.bags, known, topics, PassLimits(10, 0.0), nothing)  # type: ignore[attr-defined]
 
         start = time.perf_counter()
         list(Threads(n_jobs).map(work, shards))

@@ -20,17 +20,13 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from palda import PALDA, CrowdPALDA, ValueWords, metrics
-from palda.data import catalog, simulate
-from palda.data.types import Values
+from palda import PALDA, CrowdPALDA, ValueWords, metrics, simulate
+from palda.data import Values
 from palda.errors import PaldaError
-from palda.evaluate.baselines.on_labels import OnLabels
-from palda.evaluate.baselines.one_vs_rest import OneVsRest
-from palda.evaluate.baselines.raykar import Raykar
-from palda.metrics.thresholds import choose_thresholds
-from palda.priors.features import inverse_document_frequencies, tf_idf
-from palda.priors.folds import assign_folds
-from palda.priors.logistic import HeadSettings
+from palda.io import catalog
+from palda.metrics import choose_thresholds
+from palda.models.classifier import ClassifierSettings, assign_folds, inverse_document_frequencies, tf_idf
+from palda.paper import OneVsRest, OnLabels, Raykar
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -280,7 +276,7 @@ def cost(names: list[str]) -> None:
 def regressions(words: Any, labels: Any) -> float:
     """Seconds for a logistic regression of every class under every penalty."""
     start = time.perf_counter()
-    for penalty in HeadSettings().word_penalties:
+    for penalty in ClassifierSettings().word_penalties:
         for column in labels.T:
             if 0 < column.sum() < len(column):
                 LogisticRegression(C=1.0 / penalty, max_iter=500).fit(words, column)

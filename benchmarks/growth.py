@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import sparse
 
-from palda.engine.threads import Threads
-from palda.fit import Settings, cut_shards, em
-from palda.kernels import Stopping
-from palda.model.start import first_params
-from palda.priors import base_rate
+from palda.engine import Threads
+from palda.kernels import PassLimits
+from palda.models.topics import EMSettings, base_rate, cut_shards, em_rounds, first_params
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from palda.data.types import Counts
+    from palda.data import Counts
 
 SIZES, CLASSES, TOPICS = (1_000, 10_000, 100_000), (5, 10, 20, 40), (10, 20, 40, 80, 160)
 USUAL_SIZE, USUAL_CLASSES, USUAL_TOPICS = 10_000, 10, 40
@@ -57,11 +55,11 @@ def cost(n_docs: int, n_classes: int, n_topics: int) -> tuple[float, float]:
     guess = labels.astype(np.float64)
     prior = base_rate.update(guess.sum(axis=0), n_docs)
     start = first_params(counts, prior, n_topics, np.random.default_rng(0), smoothing=True, guess=guess)
-    settings = Settings(
-        inference="joint", max_iter=N_ROUNDS + 1, tol=0.0, stopping=Stopping(30, 1e-3), engine=Threads(2)
+    settings = EMSettings(
+        inference="joint", max_iter=N_ROUNDS + 1, tol=0.0, stopping=PassLimits(30, 1e-3), engine=Threads(2)
     )
     times, passes = [], []
-    for _, info in em(cut_shards(counts, labels), start, settings):
+    for _, info in em_rounds(cut_shards(counts, labels), start, settings):
         times.append(time.perf_counter())
         passes.append(info.n_passes / n_docs)
     rounds = np.diff(times)

@@ -14,13 +14,21 @@ import numpy as np
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
-from palda.data import catalog
-from palda.engine.threads import Threads
+from palda.engine import Threads
 from palda.errors import PaldaError
-from palda.priors.calibration import base_log_odds
-from palda.priors.features import Features, cut_blocks, inverse_document_frequencies, tf_idf
-from palda.priors.folds import Problems, assign_folds
-from palda.priors.logistic import Stopping, fit_columns, fit_head
+from palda.io import catalog
+from palda.models.classifier import (
+    Features,
+    LbfgsLimits,
+    Problems,
+    assign_folds,
+    base_log_odds,
+    cut_blocks,
+    fit_classifier,
+    fit_columns,
+    inverse_document_frequencies,
+    tf_idf,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,9 +54,9 @@ def main() -> None:
         loss = mean_loss(words, labels, folds, coef)
         print(f"scikit-learn, {solver}: {theirs:.2f} s, loss {loss:.3f}; palda is {theirs / ours:.1f} times faster")
     start = time.process_time()
-    first = fit_head(labels, counts=train.X)
+    first = fit_classifier(labels, counts=train.X)
     middle = time.process_time()
-    fit_head(labels, counts=train.X, start=first)
+    fit_classifier(labels, counts=train.X, start=first)
     print(f"whole head, penalties chosen: {middle - start:.1f} s; next round: {time.process_time() - middle:.1f} s")
 
 
@@ -62,7 +70,7 @@ def all_at_once(words: Any, labels: NDArray[np.float64], folds: NDArray[np.int64
     penalties[-1] = 0.0
     first = np.zeros_like(penalties)
     first[-1] = np.tile(base_log_odds(labels, np.ones_like(labels)), N_FOLDS)
-    coef = fit_columns(blocks, problems, penalties, first, Threads(1), Stopping())
+    coef = fit_columns(blocks, problems, penalties, first, Threads(1), LbfgsLimits())
     return time.process_time() - start, coef.reshape(-1, N_FOLDS, n_classes)
 
 

@@ -14,14 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.rivals import flat_batches, numpy_mean_field, padded_batches, sklearn_rounds
-from palda.data import catalog
-from palda.engine.threads import Threads
+from palda.engine import Threads
 from palda.errors import PaldaError
-from palda.fit import Settings, cut_shards, em
-from palda.kernels import Stopping, Topics
-from palda.model.e_step import bags_of
-from palda.model.start import first_params
-from palda.priors import base_rate
+from palda.io import catalog
+from palda.kernels import PassLimits, Topics
+from palda.models.topics import EMSettings, bags_of, base_rate, cut_shards, em_rounds, first_params
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,8 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.rivals import Flat, Padded
-    from palda.data.types import Dataset
-    from palda.model.state import Params
+    from palda.data import Dataset
+    from palda.models.topics import Params
 
     Array = NDArray[np.float64]
 
@@ -47,8 +44,10 @@ def first(train: Dataset) -> Params:
 
 def our_rounds(train: Dataset, start: Params) -> Array:
     """Seconds from the end of one E-step to the end of the next: M-step, E-step and bound."""
-    settings = Settings(inference="joint", max_iter=N_ROUNDS, tol=0.0, stopping=Stopping(30, 1e-3), engine=Threads(2))
-    times = [time.perf_counter() for _ in em(cut_shards(train.X, train.Y), start, settings)]
+    settings = EMSettings(
+        inference="joint", max_iter=N_ROUNDS, tol=0.0, stopping=PassLimits(30, 1e-3), engine=Threads(2)
+    )
+    times = [time.perf_counter() for _ in em_rounds(cut_shards(train.X, train.Y), start, settings)]
     return np.diff(times)
 
 

@@ -14,17 +14,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from palda import CrowdPALDA, metrics
-from palda.data import catalog, simulate
+from palda import CrowdPALDA, metrics, simulate
 from palda.errors import PaldaError
-from palda.fit import Settings, em, placed, statistics
-from palda.model.start import default_n_topics
-from palda.online_em import OnlineRounds
-from palda.topic_evidence import TopicPlan, labelled_shards, start_params
+from palda.io import catalog
+from palda.models.topics import (
+    EMSettings,
+    OnlineRounds,
+    TopicPlan,
+    default_n_topics,
+    e_step_statistics,
+    em_rounds,
+    labelled_shards,
+    place_shards,
+    start_params,
+)
 
 if TYPE_CHECKING:
-    from palda.data.types import Dataset
-    from palda.model.state import Params
+    from palda.data import Dataset
+    from palda.models.topics import Params
 
 N_BATCHES, MOST_PASSES, TARGET = 5, 5, 0.01
 TOLERANCES = (2e-3, 1e-4)
@@ -32,18 +39,18 @@ TOLERANCES = (2e-3, 1e-4)
 
 def steps(train: Dataset, test: Dataset) -> None:
     labels, held_out = train.Y.astype(float), labelled_shards(test.X, test.Y.astype(float))
-    settings = Settings(max_iter=200)
+    settings = EMSettings(max_iter=200)
     plan = TopicPlan(default_n_topics(train.X, labels.shape[1]), True, settings, [0])
     start, shards = start_params(train.X, labels, plan, 0), labelled_shards(train.X, labels)
 
     def held_out_bound(params: Params) -> float:
-        found = statistics(placed(held_out, settings), params, settings)
+        found = e_step_statistics(place_shards(held_out, settings), params, settings)
         return found.bound / found.n_docs + float(np.log1p(-params.class_prior).sum())
 
     batch: dict[float, tuple[float, float]] = {}
     for tol in TOLERANCES:
         began = time.process_time()
-        *_, (params, info) = em(shards, start, replace(settings, tol=tol))
+        *_, (params, info) = em_rounds(shards, start, replace(settings, tol=tol))
         cost = time.process_time() - began
         batch[tol] = held_out_bound(params), cost
         print(

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from palda import PALDA, CrowdPALDA, metrics
-from palda.data import catalog, simulate
+from palda import PALDA, CrowdPALDA, metrics, simulate
 from palda.errors import PaldaError
+from palda.io import catalog
 
 if TYPE_CHECKING:
-    from palda.data.types import Dataset
+    from palda.data import Dataset
 
 N_TOPICS, SEEDS = 20, range(5)
 PAPER = {

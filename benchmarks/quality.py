@@ -16,12 +16,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from palda import PALDA, ValueWords, metrics
-from palda.data import catalog
-from palda.data.types import Values
+from palda.data import Values
 from palda.errors import PaldaError
+from palda.io import catalog
 
 if TYPE_CHECKING:
-    from palda.data.types import Dataset
+    from palda.data import Dataset
 
 SEEDS = range(5)
 F1_TARGET, LOG_LIKELIHOOD_TARGET = 0.86, -0.12

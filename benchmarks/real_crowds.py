@@ -27,16 +27,16 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from palda import CrowdPALDA, TextWords, read_documents, read_votes
-from palda.aggregation import ANNOTATOR_MODELS, aggregate
-from palda.crowd import subset, votes_log_likelihood
 from palda.errors import PaldaError
+from palda.estimators import ANNOTATOR_MODELS, aggregate
+from palda.models.crowd import subset, votes_log_likelihood
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
-    from palda.data.types import Counts, Documents, Votes
+    from palda.data import Counts, Documents, Votes
 
     Array = NDArray[np.float64]
     Method = Callable[[Counts, Votes, Votes, int], Array]

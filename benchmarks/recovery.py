@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from palda import CrowdPALDA, metrics
-from palda.data import simulate
+from palda import CrowdPALDA, metrics, simulate
 
 N_CLASSES, N_TOPICS = 6, 12
 

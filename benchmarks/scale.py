@@ -17,10 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.growth import sixty_words
-from palda.data import simulate
-from palda.data.shard_files import Manifest
-from palda.data.shard_writer import write_names, write_part
-from palda.data.types import Corpus, Dataset
+from palda import simulate
+from palda.data import Corpus, Dataset
+from palda.io import Manifest, write_names, write_part
 
 SIZES, DASK_DOCS = (10_000, 100_000, 1_000_000), 200_000
 N_CLASSES, N_TOPICS, VOTES_PER_DOC = 20, 25, 3

@@ -14,13 +14,13 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from palda import PALDA, metrics
-from palda.data import catalog
 from palda.errors import PaldaError
+from palda.io import catalog
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from palda.data.types import Counts, Dataset
+    from palda.data import Counts, Dataset
 
 N_TOPICS, N_SWEEPS, TRIAL_SWEEPS = 40, 200, 10
 N_REPEATS = 2

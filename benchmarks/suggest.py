@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from palda import CrowdPALDA, metrics
-from palda.data import simulate
-from palda.data.types import Votes
+from palda import CrowdPALDA, metrics, simulate
+from palda.data import Votes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 from palda import metrics
-from palda.present import demo
+from palda.cli import demo
 
 MAJORITY, PALDA, LIARS = "#9a9a9a", "#1f5fa8", "#c2452d"
 

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from playwright.sync_api import sync_playwright
 
-from palda.present import demo
+from palda.cli import demo
 
 WIDTH, HEIGHT = 1200, 1160
 

@@ -6,15 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from palda.aggregation import Aggregation, aggregate
-    from palda.checkpoints import Checkpoint
-    from palda.data.shard_writer import write_shards
-    from palda.data.shards import ShardFolder, open_shards
-    from palda.data.tables import read_documents, read_votes
-    from palda.data.votes import Votes
-    from palda.data.words import TextWords, ValueWords
+    from palda.data import TextWords, ValueWords, Votes
     from palda.errors import DataError, PaldaError, PaldaWarning
-    from palda.estimators import PALDA, CrowdPALDA, load
+    from palda.estimators import PALDA, Aggregation, Checkpoint, CrowdPALDA, aggregate, load
+    from palda.io import ShardFolder, open_shards, read_documents, read_votes, write_shards
+
+__version__ = "0.2.0"
 
 __all__ = [
     "PALDA",
@@ -39,22 +36,22 @@ __all__ = [
 # Names are imported when they are first used: `import palda` costs next to nothing, and so does `palda --help`.
 _HOMES = {
     "PALDA": "palda.estimators",
-    "Aggregation": "palda.aggregation",
-    "Checkpoint": "palda.checkpoints",
+    "Aggregation": "palda.estimators.aggregation",
+    "Checkpoint": "palda.estimators.checkpoints",
     "CrowdPALDA": "palda.estimators",
     "DataError": "palda.errors",
     "PaldaError": "palda.errors",
     "PaldaWarning": "palda.errors",
-    "ShardFolder": "palda.data.shards",
-    "TextWords": "palda.data.words",
-    "ValueWords": "palda.data.words",
+    "ShardFolder": "palda.io.shards.folder",
+    "TextWords": "palda.data.text_words",
+    "ValueWords": "palda.data.text_words",
     "Votes": "palda.data.votes",
-    "aggregate": "palda.aggregation",
+    "aggregate": "palda.estimators.aggregation",
     "load": "palda.estimators",
-    "open_shards": "palda.data.shards",
-    "read_documents": "palda.data.tables",
-    "read_votes": "palda.data.tables",
-    "write_shards": "palda.data.shard_writer",
+    "open_shards": "palda.io.shards.folder",
+    "read_documents": "palda.io.tables",
+    "read_votes": "palda.io.tables",
+    "write_shards": "palda.io.shards.writer",
 }
 
 

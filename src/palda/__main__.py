@@ -1,6 +1,6 @@
-"""``python -m palda`` is the command line, where scripts are not on the path."""
+"""``python -m palda`` runs the command line, also where scripts are not on the path."""
 
-from palda.present.cli import main
+from palda.cli import main
 
 if __name__ == "__main__":
     main()

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from palda import CrowdPALDA, Votes
-from palda.data import simulate
-from palda.data.types import Corpus
-from palda.present.report import write_report
+from palda import CrowdPALDA, Votes, simulate
+from palda.data import Corpus
+from palda.report import write_report
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="the report's browser tests need playwright: pip install playwright"

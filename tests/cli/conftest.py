@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from palda.present import cli
+from palda.cli import app
 
 
 class Ended(NamedTuple):
@@ -47,7 +47,7 @@ def run_main(*arguments: object) -> int:
     before, sys.argv = sys.argv, ["palda", *map(str, arguments)]
     try:
         with pytest.raises(SystemExit) as stopped:
-            cli.main()
+            app.main()
     finally:
         sys.argv = before
     code = stopped.value.code

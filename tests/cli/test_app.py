@@ -17,12 +17,9 @@ import pytest
 import typer
 
 import palda as library
+from palda.cli import Talk, app, as_options, console, demo, emit_records, label_text, replacing
 from palda.errors import PaldaError, PaldaWarning
-from palda.present import console, demo
-from palda.present.cli import app
-from palda.present.console import Talk, as_options
-from palda.present.output import emit_records, label_text, replacing
-from palda.present.views import View
+from palda.report import View
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Palda, World
@@ -58,7 +55,7 @@ def test_the_version_is_told(palda: Palda) -> None:
 
 def test_shells_can_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     environment = {"_PALDA_COMPLETE": "complete_bash", "COMP_WORDS": "palda agg", "COMP_CWORD": "1", "PATH": ""}
-    script = "from palda.present.cli import app; app(prog_name='palda')"
+    script = "from palda.cli.app import app; app(prog_name='palda')"
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-c", script], capture_output=True, text=True, check=False,
         env=environment | {"PYTHONPATH": str(Path(library.__file__).parents[1])},

@@ -114,7 +114,7 @@ def test_a_folder_that_cannot_be_made(palda: Palda, tmp_path: Path, command: str
 def test_a_reader_that_has_gone_ends_the_command_quietly(world: World, tmp_path: Path, command: str) -> None:
     call = [command, *arguments(command, world), *(["-o", tmp_path / "m.palda"] if command == "fit" else [])]
     script = 'set -o pipefail; "$@" | true'
-    command_line = ["bash", "-c", script, "palda", sys.executable, "-m", "palda.present.cli", *map(str, call)]
+    command_line = ["bash", "-c", script, "palda", sys.executable, "-m", "palda.cli.app", *map(str, call)]
     ended = subprocess.run(command_line, capture_output=True, text=True, check=False)  # noqa: S603
     assert (ended.returncode, ended.stderr) == (0, "")
 

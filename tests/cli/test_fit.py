@@ -151,7 +151,7 @@ def test_known_labels_are_believed(palda: Palda, world: World, tmp_path: Path) -
 
 
 def test_standard_input_is_a_file_like_any_other(world: World, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "palda.present.cli", "fit", str(world.documents), "-", *map(str, QUICK)]
+    command = [sys.executable, "-m", "palda.cli.app", "fit", str(world.documents), "-", *map(str, QUICK)]
     with world.votes.open() as votes:
         done = subprocess.run(  # noqa: S603
             [*command, "-o", str(tmp_path / "m"), "--json"], stdin=votes, capture_output=True, text=True, check=True

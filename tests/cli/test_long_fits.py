@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from palda.persist import load_state
-from palda.progress import Progress
+from palda.estimators import Progress, load_state
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Palda, World
@@ -50,7 +49,7 @@ def test_a_fit_that_is_killed_goes_on_and_ends_the_same(palda: Palda, world: Wor
     assert palda(*arguments, "-o", tmp_path / "uninterrupted").code == 0
     target, folder = tmp_path / "m.palda", tmp_path / "m.palda.checkpoint"
     often = (*arguments, "-o", target, "--checkpoint-minutes", 0.001)
-    command = [sys.executable, "-m", "palda.present.cli", *map(str, often)]
+    command = [sys.executable, "-m", "palda.cli.app", *map(str, often)]
     for resume in ([], ["--resume"]):
         before = watched(folder)
         running = subprocess.Popen([*command, *resume], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # noqa: S603
@@ -97,7 +96,7 @@ def test_ctrl_c_where_there_is_no_model_yet_says_how_to_go_on(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("palda.learn.fit_head", interrupt)
+    monkeypatch.setattr("palda.training.alternating.fit_head", interrupt)
     ended = palda("fit", world.documents, world.votes, "-o", tmp_path / "m", "--topics", 2, *OFTEN)
     assert ended.code == 130
     assert ended.err.endswith("palda: to go on from the last checkpoint, repeat the command with --resume\n")

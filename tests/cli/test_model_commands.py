@@ -17,8 +17,7 @@ import pandas as pd
 import pytest
 
 import palda as library
-from palda import PALDA, CrowdPALDA
-from palda.data import simulate
+from palda import PALDA, CrowdPALDA, simulate
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Palda, World
@@ -189,7 +188,7 @@ def test_any_table_can_be_predicted_chunk_by_chunk(
     frame.to_parquet(tmp_path / "new.parquet")
     frame.to_csv(tmp_path / "new.tsv", sep="\t", index=False)
     (tmp_path / "new.csv.gz").write_bytes(gzip.compress(new.read_bytes()))
-    monkeypatch.setattr("palda.present.commands.apply._CHUNK", 4)
+    monkeypatch.setattr("palda.cli.commands.apply._CHUNK", 4)
     for path in sorted(tmp_path.iterdir()):
         assert palda("predict", world.model, path, "--csv").out == whole, path.name
 
@@ -209,7 +208,7 @@ def test_dask_predicts_the_same_and_what_is_wrong_with_an_engine_is_said(
 
 
 def test_standard_input_and_a_closed_pipe_end_well(world: World) -> None:
-    command = [sys.executable, "-m", "palda.present.cli", "predict", str(world.model), "-", "--csv"]
+    command = [sys.executable, "-m", "palda.cli.app", "predict", str(world.model), "-", "--csv"]
     many = "doc,text\n" + "".join(f"d{number},election parliament\n" for number in range(12_000))
     script = ["bash", "-c", 'set -o pipefail; "$@" | head -n 2', "palda", *command]
     piped = subprocess.run(script, input=many, capture_output=True, text=True, check=False)  # noqa: S603

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from palda.cli import app, reproduce
 from palda.errors import PaldaError
-from palda.evaluate.cells import Cell, Store
-from palda.evaluate.experiments import EXPERIMENTS, Choice
-from palda.present import cli, reproduce
+from palda.paper import Cell, Store
+from palda.paper.experiments import EXPERIMENTS, Choice
 
 FAKES = Path(__file__).parents[1] / "unit" / "evaluate"
 HEAVY = ("numba", "sklearn", "scipy", "pandas", "matplotlib", "numpy")
@@ -31,7 +31,7 @@ def call(monkeypatch: pytest.MonkeyPatch) -> Call:
     def run(*arguments: str | Path) -> int:
         monkeypatch.setattr(sys, "argv", ["palda", *map(str, arguments)])
         with pytest.raises(SystemExit) as stopped:
-            cli.main()
+            app.main()
         code = stopped.value.code
         return code if isinstance(code, int) else int(code is not None)
 
@@ -44,9 +44,9 @@ def call(monkeypatch: pytest.MonkeyPatch) -> Call:
 )
 def test_help_loads_no_heavy_package(arguments: list[str]) -> None:
     script = (
-        "import sys\nfrom palda.present import cli\n"
+        "import sys\nfrom palda.cli import cli\n"
         f"sys.argv = ['palda', *{arguments}]\n"
-        "try:\n    cli.main()\nexcept SystemExit as stopped:\n    print('code', stopped.code)\n"
+        "try:\n    app.main()\nexcept SystemExit as stopped:\n    print('code', stopped.code)\n"
         f"print('loaded', [name for name in {HEAVY} if name in sys.modules])\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)  # noqa: S603
@@ -127,7 +127,7 @@ def test_failing_cells_are_told_once_a_reason_and_the_code_is_1(
 def test_without_data_one_line_says_what_to_set(
     call: Call, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reproduce, "RUN_CELL", "palda.evaluate.execute:run_cell")
+    monkeypatch.setattr(reproduce, "RUN_CELL", "palda.paper.execute:run_cell")
     monkeypatch.setenv("PALDA_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     arguments = ("--methods", "nothing,majority", "--sets", "scene", "--seeds", 2, "--jobs", 1)

@@ -17,8 +17,7 @@ import pytest
 
 import palda as library
 from palda import CrowdPALDA
-from palda.data.shards import open_shards
-from palda.data.sources import read_dataset, read_gold
+from palda.io import open_shards, read_dataset, read_gold
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Palda, World
@@ -118,8 +117,8 @@ def test_a_folder_is_labelled_like_its_documents(folder: Path, palda: Palda, wor
 def test_texts_and_votes_stay_in_a_large_folder(
     folder: Path, palda: Palda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("palda.present.fitting._MOST_KEPT_DOCS", 59)
-    monkeypatch.setattr("palda.present.views._MOST_VOTES", 100)
+    monkeypatch.setattr("palda.cli.fitting._MOST_KEPT_DOCS", 59)
+    monkeypatch.setattr("palda.report.views._MOST_VOTES", 100)
     ended = palda("fit", folder, "-o", tmp_path / "m.palda", *QUICK[:-1])
     assert "texts and votes stay in the folder" in ended.err
     model = library.load(tmp_path / "m.palda")
@@ -154,7 +153,7 @@ def test_a_damaged_folder_is_not_learned_from(folder: Path, palda: Palda, tmp_pa
 
 def _process(*arguments: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603 - our own command
-        [sys.executable, "-m", "palda.present.cli", *map(str, arguments)],
+        [sys.executable, "-m", "palda.cli.app", *map(str, arguments)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from palda import CrowdPALDA, DataError, Votes, load, metrics
-from palda.data import simulate
+from palda import CrowdPALDA, DataError, Votes, load, metrics, simulate
 
 NEWS = simulate.newsroom(420, seed=5)
 COUNTS = NEWS.corpus.counts

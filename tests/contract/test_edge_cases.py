@@ -13,13 +13,11 @@ from joblib import Parallel, delayed
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from palda import PALDA, CrowdPALDA, DataError, PaldaWarning
-from palda.annotators.one_coin import OneCoinModel
-from palda.data import simulate
-from palda.data.types import Corpus, Votes
-from palda.fit import Settings, cut_shards, em, label_probs
-from palda.model.state import Params
-from palda.progress import Progress
+from palda import PALDA, CrowdPALDA, DataError, PaldaWarning, simulate
+from palda.data import Corpus, Votes
+from palda.estimators import Progress
+from palda.models.crowd import OneCoinModel
+from palda.models.topics import EMSettings, Params, cut_shards, em_rounds, label_probs
 
 SETTINGS: dict[str, Any] = {"n_topics": 4, "tol": 1e-3, "random_state": 0, "n_jobs": 1}
 WORLD = simulate.documents(80, 3, 4, 30, seed=1, doc_length=25)
@@ -191,13 +189,13 @@ def test_permuted_classes_give_permuted_answers(crowd: bool, smoothing: bool) ->
         OneCoinModel().start(4, 3) if crowd else None,
     )
     other = replace(start, topic_prior=start.topic_prior[order], class_prior=start.class_prior[order])
-    settings = Settings(OneCoinModel() if crowd else None, max_iter=6, tol=0.0)
+    settings = EMSettings(OneCoinModel() if crowd else None, max_iter=6, tol=0.0)
     results = []
     for params, columns in ((start, np.arange(3)), (other, order)):
         known = np.full((80, 3), -1, dtype=np.int8) if crowd else TRUTH[:, columns]
         votes = Votes.from_array(array_of(GOOD_CROWD)[:, :, columns]) if crowd else None
         shards = cut_shards(X, known, votes)
-        learned, info = list(em(shards, params, settings))[-1]
+        learned, info = list(em_rounds(shards, params, settings))[-1]
         unlabelled = cut_shards(X, np.full((80, 3), -1, dtype=np.int8), votes)
         results.append((info.bound, learned, label_probs(unlabelled, learned, settings)))
     (bound, learned, probs), (their_bound, theirs, their_probs) = results
@@ -358,7 +356,7 @@ def test_ctrl_c_before_anything_was_learned_is_ctrl_c(monkeypatch: pytest.Monkey
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("palda.fit.em", interrupt)
+    monkeypatch.setattr("palda.models.topics.em.em", interrupt)
     with pytest.raises(KeyboardInterrupt):
         PALDA(**SETTINGS).fit(X, TRUTH)
 

@@ -10,10 +10,9 @@ import pytest
 from scipy import sparse
 from scipy.special import logit
 
-from palda import PALDA, CrowdPALDA, load
-from palda.data import simulate
-from palda.data.types import Corpus
-from palda.model.predict import Temper
+from palda import PALDA, CrowdPALDA, load, simulate
+from palda.data import Corpus
+from palda.models.topics import Temperature
 
 Model: TypeAlias = PALDA | CrowdPALDA
 
@@ -100,7 +99,7 @@ def test_explaining_and_transforming_change_nothing(model: Model) -> None:
 
 
 def test_the_temper_is_learned_in_fit_and_prediction_uses_it(model: Model) -> None:
-    assert model.temper_ != Temper()
+    assert model.temper_ != Temperature()
     assert model.temper_.scale > 0
     assert model.temper_.length == np.median(X.sum(axis=1))
 
@@ -117,7 +116,7 @@ def test_the_temper_depends_on_the_labels_it_is_given_and_on_no_document_to_come
 
 
 def test_too_few_documents_to_hold_some_back_get_the_usual_temper() -> None:
-    assert PALDA(**SETTINGS).fit(X[:40], Y[:40]).temper_ == Temper()
+    assert PALDA(**SETTINGS).fit(X[:40], Y[:40]).temper_ == Temperature()
 
 
 def test_a_saved_model_keeps_its_temper_and_its_explanations(model: Model, tmp_path: Path) -> None:

@@ -18,10 +18,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import LinearSVC
 
-from palda import PALDA, CrowdPALDA, PaldaError, load, metrics
-from palda.data import simulate
+from palda import PALDA, CrowdPALDA, PaldaError, load, metrics, simulate
 from palda.errors import DataError
-from palda.persist import ModelFileError
+from palda.estimators import ModelFileError
 
 NEWS = simulate.newsroom(420, seed=5)
 COUNTS = NEWS.corpus.counts
@@ -100,7 +99,7 @@ def test_predictions_reach_their_thresholds(kind: str, label_prior: str) -> None
 
 @pytest.mark.parametrize("measure", ["macro_f1", "jaccard"])
 def test_thresholds_are_the_best_out_of_fold(measure: str) -> None:
-    from palda.metrics.thresholds import expected_measure
+    from palda.metrics import expected_measure
 
     model = make("clean", label_prior="words", thresholds=measure)
     reached = [

@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from palda import PALDA, CrowdPALDA, DataError, Votes, load, metrics
-from palda.data import simulate
+from palda import PALDA, CrowdPALDA, DataError, Votes, load, metrics, simulate
 from palda.errors import PaldaWarning
 
 NEWS = simulate.newsroom(700, seed=5)

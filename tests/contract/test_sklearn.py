@@ -16,8 +16,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from palda import PALDA, CrowdPALDA, TextWords
-from palda.data import simulate
+from palda import PALDA, CrowdPALDA, TextWords, simulate
 
 ONE_COLUMN = "wants one column of classes predicted or two of probabilities; ours is a column a class"
 ONE_DIMENSION = "gives transformers 1-D labels; ours are a table"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from palda.data.arff import read_arff
-from palda.data.types import Corpus, Values
+from palda.data import Corpus, Values
 from palda.errors import DataError, PaldaError
+from palda.io import read_arff
 
 if TYPE_CHECKING:
     from collections.abc import Callable

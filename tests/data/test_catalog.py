@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from palda.data import catalog
-from palda.data.types import Corpus, Dataset, Values
+from palda.data import Corpus, Dataset, Values
 from palda.errors import DataError, PaldaError
+from palda.io import catalog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,7 +174,7 @@ def test_mulan_sets_have_the_sizes_of_the_paper(
 @pytest.mark.data
 @pytest.mark.parametrize("name", catalog.names())
 def test_checksums_are_those_of_the_files(data_folder: Path, name: str) -> None:
-    from palda.data.files import read_bytes
+    from palda.io import read_bytes
 
     source = catalog._SOURCES[name]
     found = catalog._files_in(data_folder / source.folder, source)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from palda.data import doccano
-from palda.data.doccano import read_doccano
 from palda.errors import DataError, PaldaWarning
+from palda.io import read_doccano
+from palda.io.exports import doccano
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from palda.data.types import Dataset
+    from palda.data import Dataset
 
 
 def answers(data: Dataset) -> dict[tuple[str, str], dict[str, int]]:

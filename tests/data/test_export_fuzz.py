@@ -14,21 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palda.data.doccano import read_doccano
-from palda.data.export_cells import moment
-from palda.data.labelstudio import read_labelstudio
-from palda.data.mturk import read_mturk
-from palda.data.prodigy import read_prodigy
-from palda.data.toloka import read_toloka
-from palda.data.types import Dataset
+from palda.data import Dataset
 from palda.errors import PaldaError
+from palda.io import moment, read_doccano, read_labelstudio, read_mturk, read_prodigy, read_toloka
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     Place = tuple[Any, ...]
-    Reader = Callable[..., Dataset]
+    WordEvidenceModel = Callable[..., Dataset]
 
 pytestmark = pytest.mark.filterwarnings("ignore::palda.errors.PaldaWarning")
 
@@ -103,7 +98,7 @@ def as_tabs(records: list[Any]) -> bytes:
     return as_table(records, "\t")
 
 
-FORMATS: dict[str, tuple[Reader, str, list[dict[str, Any]], Callable[[list[Any]], bytes]]] = {
+FORMATS: dict[str, tuple[WordEvidenceModel, str, list[dict[str, Any]], Callable[[list[Any]], bytes]]] = {
     "labelstudio-json": (read_labelstudio, "e.json", TASKS, as_json),
     "labelstudio-json-min": (read_labelstudio, "e.json", FLAT, as_json),
     "labelstudio-csv": (read_labelstudio, "e.csv", FLAT, as_table),
@@ -169,7 +164,7 @@ def changed(document: Any, place: Place, value: Any, rename: str | None) -> Any:
     return document
 
 
-def check(read: Reader, path: Path, content: bytes) -> None:
+def check(read: WordEvidenceModel, path: Path, content: bytes) -> None:
     path.write_bytes(content)
     try:
         data = read(path)

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from palda.data import csv_blocks, files
-from palda.data.tables import read_documents, read_votes
 from palda.errors import DataError
+from palda.io import csv_blocks, files, read_documents, read_votes
 
 LONG = "doc,annotator,label,value\nd1,ann,arts,1\nd1,bob,arts,0\n"
 quick = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from palda.data.labelstudio import read_labelstudio
 from palda.errors import DataError
+from palda.io import read_labelstudio
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from palda.data.types import Dataset
+    from palda.data import Dataset
 
 
 def answers(data: Dataset) -> dict[tuple[str, str], dict[str, int]]:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from palda.data.mturk import read_mturk
 from palda.errors import DataError
+from palda.io import read_mturk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from palda.data.types import Dataset
+    from palda.data import Dataset
 
 HIT = {
     "HITId": "3YHH42UU5BERP6VG0ZQRXH", "HITTypeId": "3QEOO", "Title": "Topics, quickly", "Description": "Tick topics",

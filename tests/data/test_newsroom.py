@@ -9,9 +9,9 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 
-from palda.data import newsroom as world
-from palda.data import simulate
-from palda.data.stop_words import stop_words
+from palda import simulate
+from palda.data import stop_words
+from palda.simulate import newsroom_example as world
 
 GENERAL_WORDS = {word for theme in world.GENERAL_THEMES.values() for word in theme.split()}
 
@@ -22,7 +22,7 @@ def news() -> simulate.SimulatedDocuments:
 
 
 def test_words_are_lower_case_english_looking_words():
-    words = world.newsroom_story().vocabulary
+    words = world.newsroom_model().vocabulary
     assert 400 < len(words) < 700
     assert all(word.isascii() and word.isalpha() and word.islower() and len(word) >= 3 for word in words)
     assert all(set(word) & set("aeiouy") for word in words)
@@ -47,7 +47,7 @@ def test_general_words_are_few_and_speak_for_no_class_even_when_stemmed():
 
 
 def test_no_word_is_one_that_text_readers_drop():
-    assert not set(world.newsroom_story().vocabulary) & stop_words("english")
+    assert not set(world.newsroom_model().vocabulary) & stop_words("english")
 
 
 def test_no_theme_repeats_a_word():
@@ -57,7 +57,7 @@ def test_no_theme_repeats_a_word():
 
 
 def test_word_weights_fall_smoothly_within_a_theme():
-    story = world.newsroom_story()
+    story = world.newsroom_model()
     position = {word: place for place, word in enumerate(story.vocabulary)}
     for topic, theme in enumerate((*world.THEMES.values(), *world.GENERAL_THEMES.values())):
         own = story.topic_words[topic, [position[word] for word in theme.split()]]
@@ -68,7 +68,7 @@ def test_word_weights_fall_smoothly_within_a_theme():
 
 
 def test_presence_speaks_through_themes_and_absence_through_general_ones():
-    mean = world.newsroom_story().topic_prior
+    mean = world.newsroom_model().topic_prior
     mean = mean / mean.sum(axis=2, keepdims=True)
     n_general = len(world.GENERAL_THEMES)
     assert (mean[:, 0, -n_general:].sum(axis=1) > 0.9).all()
@@ -76,7 +76,7 @@ def test_presence_speaks_through_themes_and_absence_through_general_ones():
 
 
 def test_no_two_classes_are_absent_in_the_same_way():
-    mean = world.newsroom_story().topic_prior[:, 0]
+    mean = world.newsroom_model().topic_prior[:, 0]
     mean = mean / mean.sum(axis=1, keepdims=True)
     apart = np.abs(mean[:, None] - mean).sum(axis=2)[np.triu_indices(len(mean), 1)] / 2
     assert apart.min() > 0.25

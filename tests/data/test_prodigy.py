@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from palda.data.prodigy import read_prodigy
 from palda.errors import DataError, PaldaWarning
+from palda.io import read_prodigy
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from palda.data.types import Dataset
+    from palda.data import Dataset
 
 
 def answers(data: Dataset) -> dict[tuple[str, str], dict[str, int]]:

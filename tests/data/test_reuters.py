@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from palda.data.reuters import read_reuters
 from palda.errors import DataError, PaldaError
+from palda.io import read_reuters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from palda.data.types import Dataset
+    from palda.data import Dataset
 
 SGML = """<!DOCTYPE lewis SYSTEM "lewis.dtd">
 <REUTERS TOPICS="YES" LEWISSPLIT="TRAIN" CGISPLIT="TRAINING-SET" OLDID="5544" NEWID="1">

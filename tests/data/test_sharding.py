@@ -12,14 +12,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from palda.data import shard_votes, sharding
-from palda.data.doc_index import DocIndex, digests_of
-from palda.data.sharding import Sources, Treatment, shard_files
-from palda.data.shards import open_shards
-from palda.data.sources import ReadOptions, read_dataset, read_gold
-from palda.data.types import Corpus, Dataset, Documents, names_array
-from palda.data.words import TextWords, ValueWords
+from palda.data import Corpus, Dataset, Documents, TextWords, ValueWords, names_array
 from palda.errors import DataError, PaldaWarning
+from palda.io import (
+    DocIndex,
+    ReadOptions,
+    Sources,
+    Treatment,
+    digests_of,
+    open_shards,
+    read_dataset,
+    read_gold,
+    shard_files,
+)
+from palda.io.shards import build, vote_sorting
 
 WORDS = ("ship", "wheat", "bank", "money", "rate", "price")
 
@@ -27,9 +33,9 @@ WORDS = ("ship", "wheat", "bank", "money", "rate", "price")
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of a few rows take several steps too."""
-    monkeypatch.setattr(sharding, "_CHUNK", 3)
-    monkeypatch.setattr(shard_votes, "_ROWS", 4)
-    monkeypatch.setattr(shard_votes, "_RECORDS", 7)
+    monkeypatch.setattr(build, "_CHUNK", 3)
+    monkeypatch.setattr(vote_sorting, "_ROWS", 4)
+    monkeypatch.setattr(vote_sorting, "_RECORDS", 7)
 
 
 def _write(path: Path, header: str, rows: list[str]) -> Path:
@@ -202,7 +208,7 @@ def test_blank_lists_are_spoken_of_once(tmp_path: Path) -> None:
     ("documents", "votes", "message"),
     [
         ("d1,ship\nd2,bank\nd3,rate\nd4,x\nd1,wheat", "d1,x,a,1",
-         r"documents.csv, row 6, column 'doc': the id 'd1' stands in row 2 already"),
+         r"documents.csv, row 6, column 'doc': the id 'd1' is in row 2 already"),
         ("d1,ship\nd2,bank", "d1,x,a,1\nd2,x,a,1\nd1,y,a,1\nd2,y,a,1\nd1,z,a,0\nd22,x,a,1",
          r"votes.csv, row 7: document 'd22' is not among the 2 known ones; did you mean 'd2'\?"),
         ("d1,ship", "d1,x,a,yes", r"votes.csv, row 2, column 'value': 'yes' is not 0, 1 or blank"),

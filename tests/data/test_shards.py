@@ -18,14 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from palda.data import stretches
-from palda.data.npz_maps import array_places
-from palda.data.shard_files import Manifest
-from palda.data.shard_writer import write_names, write_part, write_shards
-from palda.data.shards import ShardFolder, is_shards, open_shards
-from palda.data.types import Corpus, Dataset, Votes, names_array
-from palda.data.words import TextWords, ValueWords
+from palda.data import Corpus, Dataset, TextWords, ValueWords, Votes, names_array, row_blocks
 from palda.errors import DataError
+from palda.io import Manifest, ShardFolder, array_places, is_shards, open_shards, write_names, write_part, write_shards
 
 N_CLASSES, N_ANNOTATORS = 3, 4
 
@@ -125,22 +120,22 @@ def test_any_documents_have_their_votes(rows: slice | np.ndarray, whole: Dataset
 def test_sums_are_those_in_memory_to_the_last_bit(
     whole: Dataset, written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stretches, "_ENTRIES", 20)
+    monkeypatch.setattr(row_blocks, "_ENTRIES", 20)
     counts, dense = open_shards(written).counts, np.random.default_rng(0).random((23, 2))
-    np.testing.assert_array_equal(stretches.word_totals(counts), whole.X.sum(axis=0))
-    np.testing.assert_array_equal(stretches.document_lengths(counts), whole.X.sum(axis=1))
-    np.testing.assert_array_equal(stretches.word_doc_counts(counts), (whole.X > 0).sum(axis=0))
-    np.testing.assert_array_equal(stretches.weighted_sums(counts, dense), stretches.weighted_sums(whole.X, dense))
+    np.testing.assert_array_equal(row_blocks.word_totals(counts), whole.X.sum(axis=0))
+    np.testing.assert_array_equal(row_blocks.document_lengths(counts), whole.X.sum(axis=1))
+    np.testing.assert_array_equal(row_blocks.word_doc_counts(counts), (whole.X > 0).sum(axis=0))
+    np.testing.assert_array_equal(row_blocks.weighted_sums(counts, dense), row_blocks.weighted_sums(whole.X, dense))
     np.testing.assert_array_equal(counts.indptr, whole.X.indptr)
     assert (counts.shape, counts.nnz) == (whole.X.shape, whole.X.nnz)
 
 
 def test_votes_are_those_in_memory(whole: Dataset, written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stretches, "_ENTRIES", 20)
+    monkeypatch.setattr(row_blocks, "_ENTRIES", 20)
     votes = open_shards(written).votes
     assert len(votes) == len(whole.votes)
     assert (votes.n_docs, votes.n_annotators, votes.n_classes) == (23, N_ANNOTATORS, N_CLASSES)
-    pairs = zip(stretches.votes_of(votes), stretches.votes_of(whole.votes), strict=True)
+    pairs = zip(row_blocks.vote_blocks(votes), row_blocks.vote_blocks(whole.votes), strict=True)
     for (rows, found), (expected_rows, expected) in pairs:
         assert rows == expected_rows
         np.testing.assert_array_equal(found.per_pair(), expected.per_pair())

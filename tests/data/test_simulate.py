@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palda.data import simulate
-from palda.data import story as writing
-from palda.data.types import Corpus, Dataset
+from palda import simulate
+from palda.data import Corpus, Dataset
 from palda.errors import DataError
+from palda.simulate import document_sampling as writing
 
 CLASS_PRIOR = np.array([0.2, 0.5, 0.7])
 TOPIC_PRIOR = np.array(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from palda.data import simulate
+from palda import simulate
 from palda.errors import DataError
 
 

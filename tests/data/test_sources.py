@@ -13,18 +13,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from palda.data.chunks import read_chunks
-from palda.data.files import read_table
-from palda.data.sources import (
+from palda.data import Documents, Values
+from palda.errors import DataError
+from palda.io import (
     ReadOptions,
     guess_format,
     read_any_votes,
+    read_chunks,
     read_dataset,
     read_gold,
+    read_table,
     stream_documents,
 )
-from palda.data.types import Documents, Values
-from palda.errors import DataError
 
 ROWS = [{"doc": f"d{number}", "text": f'a "quoted"\nline, {number}', "n": number} for number in range(10)]
 
@@ -235,12 +235,12 @@ def test_an_id_that_stands_twice_is_noticed_however_far_apart(tmp_path: Path, su
     else:
         writers[suffix](path, index=False)
     first = {"csv": 2, "jsonl": 1, "parquet": 1}[suffix]
-    with pytest.raises(DataError, match=rf"row {50 + first}, column 'doc': the id 'd3' stands in row {3 + first} "):
+    with pytest.raises(DataError, match=rf"row {50 + first}, column 'doc': the id 'd3' is in row {3 + first} "):
         list(stream_documents(path, size=4))
 
 
 def test_ids_that_only_look_alike_are_let_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palda.data.chunks.hash", len, raising=False)  # "d0" to "d8" are equally long
+    monkeypatch.setattr("palda.io.chunks.hash", len, raising=False)  # "d0" to "d8" are equally long
     path = tmp_path / "new.csv"
     path.write_text("doc,text\n" + "".join(f"d{row},words\n" for row in range(9)))
     assert sum(len(chunk.documents) for chunk in stream_documents(path, size=2)) == 9

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from palda.data.tables import read_documents, read_votes
-from palda.data.types import Documents, Values, Votes
+from palda.data import Documents, Values, Votes
 from palda.errors import DataError, PaldaError, PaldaWarning
+from palda.io import read_documents, read_votes
 
 LONG = "doc,annotator,label,value\nd1,ann,arts,1\nd1,ann,crime,0\nd2,bob,arts,0\nd2,bob,crime,1\n"
 WIDE = "doc,annotator,arts,crime\nd1,ann,1,0\nd2,bob,0,1\n"
@@ -317,7 +317,7 @@ def test_a_table_of_numbers_gives_values(tmp_path: Path) -> None:
     ("content", "says"),
     [
         ("text\nhello\n", "no column of document ids"),
-        ("id,text\n1,a\n1,b\n", "d.csv, row 3, column 'id': the id '1' stands in row 2 already"),
+        ("id,text\n1,a\n1,b\n", "d.csv, row 3, column 'id': the id '1' is in row 2 already"),
         ("id,text\n1,a\n,b\n", "d.csv, row 3, column 'id': the document id is blank"),
         ("id\n1\n", "no column besides the ids"),
         ("id,f\n1,inf\n", "d.csv, row 2, column 'f': the value is infinite"),

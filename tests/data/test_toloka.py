@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from palda.data.toloka import read_toloka
 from palda.errors import DataError
+from palda.io import read_toloka
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from palda.data.types import Dataset
+    from palda.data import Dataset
 
 
 def answers(data: Dataset) -> dict[tuple[str, str], dict[str, int]]:

@@ -16,8 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from palda.data.types import Values, names_array
-from palda.data.words import ValueWords
+from palda.data import Values, ValueWords, names_array
 from palda.errors import DataError
 
 SCOPES = [{"scope": "feature"}, {"scope": "feature", "strategy": "kmeans"}, {"scope": "pooled", "n_words": 4}]

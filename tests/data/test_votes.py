@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from palda.data.types import Corpus, Dataset, Documents, Values, Votes, names_array
+from palda.data import Corpus, Dataset, Documents, Values, Votes, names_array
 from palda.errors import DataError
 
 RECORDS = [
@@ -154,7 +154,7 @@ def test_of_timestamped_votes_the_latest_counts_whatever_the_order() -> None:
 
 
 def test_more_votes_than_fit_one_integer_with_their_position_still_sort_stably() -> None:
-    from palda.data.checks import _stable_order
+    from palda.data.validation import _stable_order
 
     key = np.array([1 << 61, 5, 1 << 61, 5], dtype=np.int64)
     assert _stable_order(key).tolist() == [1, 3, 0, 2]

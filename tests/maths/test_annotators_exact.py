@@ -11,18 +11,21 @@ from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 from scipy.special import digamma, expit, logit
 
-from palda.annotators import pool
-from palda.annotators.base import AnnotatorBelief
-from palda.annotators.coins import Coins
-from palda.annotators.history import annotator_prior
-from palda.annotators.one_coin import OneCoinModel
-from palda.annotators.per_class import PerClassModel
-from palda.annotators.published import PublishedCoin
-from palda.annotators.summary import AnnotatorSummary, summary
-from palda.annotators.two_coin import TwoCoinModel
-from palda.data import simulate
-from palda.data.simulated_annotators import SimulatedAnnotators
-from palda.data.votes import Votes
+from palda import simulate
+from palda.data import Votes
+from palda.models.crowd import (
+    AnnotatorBelief,
+    AnnotatorSummary,
+    Coins,
+    OneCoinModel,
+    PerClassModel,
+    PublishedCoin,
+    TwoCoinModel,
+    annotator_prior,
+    pool,
+    summary,
+)
+from palda.simulate import SimulatedAnnotators
 
 MODELS = [OneCoinModel(), TwoCoinModel(), PerClassModel()]
 

@@ -11,23 +11,16 @@ import pytest
 from numpy.typing import NDArray
 from scipy import sparse
 
-from palda.annotators.base import AnnotatorModel
-from palda.annotators.one_coin import OneCoinModel
-from palda.annotators.per_class import PerClassModel
-from palda.annotators.published import PublishedCoin
-from palda.annotators.two_coin import TwoCoinModel
-from palda.data import simulate
-from palda.data.reuters import read_reuters
-from palda.data.types import Votes
-from palda.data.words import TextWords
-from palda.fit import Settings, carried_beliefs, cut_shards, em
-from palda.kernels import Stopping
-from palda.model.state import Params
-from palda.priors import base_rate
+from palda import simulate
+from palda.data import TextWords, Votes
+from palda.io import read_reuters
+from palda.kernels import PassLimits
+from palda.models.crowd import AnnotatorModel, OneCoinModel, PerClassModel, PublishedCoin, TwoCoinModel
+from palda.models.topics import EMSettings, Params, base_rate, carried_beliefs, cut_shards, em_rounds
 
 N_TOPICS = 6
 ROUNDS = 100
-STOPPING = Stopping(max_passes=4, tolerance=1e-4)
+STOPPING = PassLimits(max_passes=4, tolerance=1e-4)
 INFERENCE = pytest.mark.parametrize("inference", ["joint", "mean_field"])
 
 
@@ -55,12 +48,12 @@ def bounds_of_fit(
     given: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     shards = cut_shards(counts, known, votes, n_shards=2, given=given)
-    settings = Settings(None, inference, max_iter=ROUNDS, tol=0.0, stopping=STOPPING)
+    settings = EMSettings(None, inference, max_iter=ROUNDS, tol=0.0, stopping=STOPPING)
     if votes is not None:
         model = model or PublishedCoin()
         settings = replace(settings, annotators=model)
         start = replace(start, annotators=model.start(votes.n_annotators, votes.n_classes))
-    rounds = em(shards, start, settings, carried_beliefs(shards, start, inference))
+    rounds = em_rounds(shards, start, settings, carried_beliefs(shards, start, inference))
     return np.array([info.bound for _, info in rounds])
 
 

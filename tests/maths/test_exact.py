@@ -13,17 +13,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit, gammaln, logit, logsumexp
 
-from palda.annotators.base import AnnotatorBelief
-from palda.annotators.published import PublishedCoin
-from palda.data.votes import Votes
-from palda.fit import Settings, cut_shards, em, label_probs
-from palda.kernels import Labels, Stopping, Topics, reference
-from palda.model.state import Params
+from palda.data import Votes
+from palda.kernels import Labels, PassLimits, Topics, reference
+from palda.models.crowd import AnnotatorBelief, PublishedCoin
+from palda.models.topics import EMSettings, Params, cut_shards, em_rounds, label_probs
 
 Array = NDArray[np.float64]
 
 N_TOPICS, N_WORDS, N_ANNOTATORS = 2, 3, 3
-SETTLED = Stopping(max_passes=300, tolerance=1e-9)
+SETTLED = PassLimits(max_passes=300, tolerance=1e-9)
 INFERENCE = pytest.mark.parametrize("inference", ["joint", "mean_field"])
 
 
@@ -65,18 +63,18 @@ def coins(rates: Array) -> AnnotatorBelief:
     return AnnotatorBelief(np.column_stack((rates, 1 - rates)), np.full(2, 0.5), np.full((len(rates), 2), np.nan))
 
 
-def counts_of(case: Case) -> sparse.csr_array:
+def count_blocks(case: Case) -> sparse.csr_array:
     return sparse.csr_array(np.array([np.bincount(words, minlength=N_WORDS) for words in map(np.int64, case.tokens)]))
 
 
-def settings_for(case: Case, inference: str, max_iter: int = 1) -> Settings:
+def settings_for(case: Case, inference: str, max_iter: int = 1) -> EMSettings:
     annotators = PublishedCoin() if case.votes is not None else None
-    return Settings(annotators, inference, max_iter=max_iter, tol=0.0, stopping=SETTLED)
+    return EMSettings(annotators, inference, max_iter=max_iter, tol=0.0, stopping=SETTLED)
 
 
 def bound_of(case: Case, inference: str) -> float:
-    shards = cut_shards(counts_of(case), case.known, case.votes)
-    return next(em(shards, case.params, settings_for(case, inference)))[1].bound
+    shards = cut_shards(count_blocks(case), case.known, case.votes)
+    return next(em_rounds(shards, case.params, settings_for(case, inference)))[1].bound
 
 
 # The exact likelihood, written without any of the code it judges.
@@ -186,8 +184,8 @@ def test_the_bound_stays_below_the_likelihood_and_near_it_while_em_runs(smoothed
     gaps = []
     for seed in range(4):
         case = make_case(seed, labels="partly", voted=True, smoothed=smoothed)
-        shards = cut_shards(counts_of(case), case.known, case.votes)
-        for params, info in em(shards, case.params, settings_for(case, inference, max_iter=8)):
+        shards = cut_shards(count_blocks(case), case.known, case.votes)
+        for params, info in em_rounds(shards, case.params, settings_for(case, inference, max_iter=8)):
             if info.iteration in (1, 3, 8):
                 gap = exact_log_likelihood(case._replace(params=params)) - info.bound
                 assert gap > -1e-9
@@ -203,7 +201,7 @@ def test_without_words_the_labels_follow_bayes_rule_and_the_bound_is_exact(
     monkeypatch.setenv("PALDA_KERNEL", kernel)
     for seed in range(20):
         case = make_case(seed, labels="partly", voted=True, smoothed=False, lengths=(0, 0, 0))
-        shards = cut_shards(counts_of(case), case.known, case.votes)
+        shards = cut_shards(count_blocks(case), case.known, case.votes)
         probs = label_probs(shards, case.params, settings_for(case, inference))
         np.testing.assert_allclose(probs, posterior_by_enumeration(case), rtol=1e-12, atol=1e-15)
         assert bound_of(case, inference) == pytest.approx(exact_log_likelihood(case), rel=1e-13)
@@ -226,7 +224,7 @@ def test_a_vote_moves_the_log_odds_by_the_log_odds_of_its_annotator_and_silence_
     params = Params(np.ones((1, 2, 2)), np.full((2, 3), 1 / 3), np.array([0.3]), annotators=coins(rates))
     known = np.full((3, 1), -1, dtype=np.int8)
     shards = cut_shards(sparse.csr_array((3, 3)), known, votes)
-    probs = label_probs(shards, params, Settings(PublishedCoin(), inference))
+    probs = label_probs(shards, params, EMSettings(PublishedCoin(), inference))
     said = [logit(0.9) - logit(0.6) + logit(0.2), -logit(0.2), 0.0]
     np.testing.assert_allclose(probs[:, 0], expit(logit(0.3) + np.array(said)), rtol=1e-13)
 
@@ -257,7 +255,7 @@ def test_with_one_class_one_topic_and_observed_labels_the_bound_is_exact(smoothe
 def test_observed_labels_that_votes_contradict_still_count_as_observed(inference: str) -> None:
     case = make_case(3, labels="observed", voted=True, smoothed=False)
     certain = replace(case.params, annotators=coins(np.full(N_ANNOTATORS, 0.999)))
-    shards = cut_shards(counts_of(case), case.known, case.votes)
+    shards = cut_shards(count_blocks(case), case.known, case.votes)
     np.testing.assert_array_equal(label_probs(shards, certain, settings_for(case, inference)), case.known)
     assert bound_of(case._replace(params=certain), inference) <= exact_log_likelihood(case._replace(params=certain))
 
@@ -269,8 +267,8 @@ def test_leaps_leave_the_bound_a_lower_bound(monkeypatch: pytest.MonkeyPatch, ke
     monkeypatch.setenv("PALDA_KERNEL", kernel)
     for seed, max_passes in product(range(8), (5, 6, 7, 30)):
         case = make_case(seed, labels=labels, voted=False, smoothed=False)
-        settings = Settings(max_iter=1, stopping=Stopping(max_passes, 1e-3, leaps=True))
-        info = next(em(cut_shards(counts_of(case), case.known), case.params, settings))[1]
+        settings = EMSettings(max_iter=1, stopping=PassLimits(max_passes, 1e-3, leaps=True))
+        info = next(em_rounds(cut_shards(count_blocks(case), case.known), case.params, settings))[1]
         assert info.bound <= exact_of_case(seed, labels, False, False)
         if max_passes == 30:
             assert info.bound == pytest.approx(bound_of(case, "joint"), abs=0.1)
@@ -301,7 +299,7 @@ def test_on_average_each_larger_family_is_nearer_to_the_likelihood(labels: str) 
 
 def bound_with_tokens_joint_only(case: Case) -> float:
     """Bound of q(λ) q(θ) q(u, z): a family between the published one and the one we ship, for comparison only."""
-    shard = cut_shards(counts_of(case), case.known)[0]
+    shard = cut_shards(count_blocks(case), case.known)[0]
     log_odds = np.tile(logit(case.params.class_prior), (len(case.known), 1))
     topics = Topics(case.params.topic_prior, case.params.word_weights)
     labels = Labels(case.known, log_odds)
@@ -349,7 +347,7 @@ def test_with_one_class_and_topics_that_share_no_word_joint_inference_is_exact()
         exact = sum(float(logsumexp(posterior_terms(one, d))) for d in range(2))
         assert bound_of(one, "joint") == pytest.approx(exact, rel=1e-12)
         assert bound_of(one, "mean_field") < exact - 1e-3
-        shards = cut_shards(counts_of(one), one.known, one.votes)
+        shards = cut_shards(count_blocks(one), one.known, one.votes)
         probs = label_probs(shards, one.params, settings_for(one, "joint"))
         posterior = [np.exp(terms[1] - logsumexp(terms)) for terms in (posterior_terms(one, d) for d in range(2))]
         np.testing.assert_allclose(probs[:, 0], posterior, rtol=1e-10)

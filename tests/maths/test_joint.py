@@ -9,13 +9,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import digamma, expit, gammaln
 
-from palda.kernels import Bags, Beliefs, Labels, ShardResult, Stopping, Topics, compiled, reference
-from palda.kernels.arrays import LEAST_WEIGHT
+from palda.kernels import LEAST_WEIGHT, Bags, Beliefs, Labels, PassLimits, ShardResult, Topics, compiled, reference
 
 Array = NDArray[np.float64]
 
-ONE_PASS = Stopping(max_passes=1, tolerance=-1.0)
-SETTLED = Stopping(max_passes=300, tolerance=1e-9)
+ONE_PASS = PassLimits(max_passes=1, tolerance=-1.0)
+SETTLED = PassLimits(max_passes=300, tolerance=1e-9)
 KERNELS = pytest.mark.parametrize("kernel", [compiled, reference], ids=["compiled", "reference"])
 LABELS = pytest.mark.parametrize("labels", ["observed", "partly", "unknown"])
 SEEDS = range(25)
@@ -47,7 +46,7 @@ def fresh(topics: Topics) -> Array:
     return np.zeros((0, n_classes, n_topics))
 
 
-def run(kernel: object, world: World, stopping: Stopping = SETTLED, pair_counts: Array | None = None) -> ShardResult:
+def run(kernel: object, world: World, stopping: PassLimits = SETTLED, pair_counts: Array | None = None) -> ShardResult:
     S = fresh(world.topics) if pair_counts is None else pair_counts
     result: ShardResult = kernel.joint(*world, stopping, S)  # type: ignore[attr-defined]
     return result
@@ -124,7 +123,7 @@ def test_from_one_start_many_passes_are_one_pass_many_times(kernel: object) -> N
     step_by_step, at_once = random_pair_counts(world), random_pair_counts(world)
     for _ in range(7):
         last = run(kernel, world, ONE_PASS, step_by_step)
-    whole = run(kernel, world, Stopping(7, -1.0), at_once)
+    whole = run(kernel, world, PassLimits(7, -1.0), at_once)
     np.testing.assert_allclose(at_once, step_by_step, rtol=1e-12)
     np.testing.assert_allclose(whole.bounds, last.bounds, rtol=1e-12)
 
@@ -135,9 +134,9 @@ def test_leaps_begin_with_the_fifth_pass_and_save_passes_at_no_loss(kernel: obje
     for seed in SEEDS:
         world = make_world(seed, "observed")
         for max_passes in (4, 5):
-            patient, hasty = (run(kernel, world, Stopping(max_passes, 1e-6, leaps)) for leaps in (False, True))
+            patient, hasty = (run(kernel, world, PassLimits(max_passes, 1e-6, leaps)) for leaps in (False, True))
             assert np.array_equal(patient.bounds, hasty.bounds) == (max_passes == 4)
-        patient, hasty = (run(kernel, world, Stopping(200, 1e-4, leaps)) for leaps in (False, True))
+        patient, hasty = (run(kernel, world, PassLimits(200, 1e-4, leaps)) for leaps in (False, True))
         plain, leaping = plain + patient.n_passes, leaping + hasty.n_passes
         lost.append((patient.bounds - hasty.bounds) / np.abs(patient.bounds))
     assert leaping < 0.8 * plain
@@ -172,7 +171,7 @@ def test_a_pass_counts_each_block_by_the_probability_of_its_state(kernel: object
 def test_where_counts_have_settled_they_reproduce_themselves(kernel: object) -> None:
     world = make_world(5)
     S = random_pair_counts(world)
-    run(kernel, world, Stopping(3000, 1e-12), S)
+    run(kernel, world, PassLimits(3000, 1e-12), S)
     again = S.copy()
     run(kernel, world, ONE_PASS, again)
     np.testing.assert_allclose(again, S, rtol=1e-6, atol=1e-8)
@@ -269,6 +268,6 @@ def test_one_class_with_observed_labels_leaves_nothing_between_the_two_families(
     )
     n_topics = one.topics.prior.shape[2]
     nothing = Beliefs(np.zeros((0, 1, 2, n_topics)), np.zeros((0, 1)), np.zeros((0, 1)))
-    thorough = Stopping(2000, 1e-11)
+    thorough = PassLimits(2000, 1e-11)
     published = compiled.mean_field(*one, thorough, nothing)
     np.testing.assert_allclose(run(kernel, one, thorough).bounds, published.bounds, rtol=1e-6)

@@ -10,14 +10,26 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import logsumexp
 
-from palda.aggregation import ANNOTATOR_MODELS
-from palda.annotators.two_coin import TwoCoinModel
-from palda.crowd import CrowdSettings, consensus_em, cut_votes, fit_crowd, posterior, start_state, with_profiles
-from palda.data import simulate
-from palda.data.types import Votes
-from palda.inputs import first_guess
+from palda import simulate
+from palda.data import Votes
+from palda.estimators import ANNOTATOR_MODELS, initial_label_probs
 from palda.kernels import profiles as kernels
-from palda.priors.label_sets import ProfilePrior, Profiles, ProfileStats, e_step, log_prior, m_step
+from palda.models.crowd import (
+    CrowdSettings,
+    ProfilePrior,
+    Profiles,
+    ProfileStats,
+    TwoCoinModel,
+    consensus_em,
+    cut_votes,
+    e_step,
+    fit_crowd,
+    log_prior,
+    m_step,
+    posterior,
+    start_state,
+    with_profiles,
+)
 
 Array = NDArray[np.float64]
 
@@ -129,7 +141,7 @@ def test_the_objective_never_falls(annotators: str, n_profiles: int, with_extra:
     settings = CrowdSettings(ANNOTATOR_MODELS[annotators](), max_iter=80, tol=0.0)
     shards = cut_votes(votes, known, extra, n_shards=2)
     belief = settings.annotators.start(votes.n_annotators, votes.n_classes)
-    start = start_state(belief, first_guess(votes, known))
+    start = start_state(belief, initial_label_probs(votes, known))
     if n_profiles > 1:
         start = with_profiles(shards, fit_crowd(shards, start, settings), n_profiles, settings, seed=0)
     objectives = np.array([info.log_likelihood for _, info in consensus_em(shards, start, settings)])

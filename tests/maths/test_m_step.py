@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from scipy.special import digamma, gammaln
 
-from palda.annotators.published import PublishedCoin
-from palda.data.votes import Votes
-from palda.model.m_step import update_topics
-from palda.model.state import Params, ShardStats
-from palda.priors import base_rate
+from palda.data import Votes
+from palda.models.crowd import PublishedCoin
+from palda.models.topics import Params, ShardStats, base_rate, update_topics
 
 RNG = np.random.default_rng(0)
 PARAMS = Params(np.ones((2, 2, 3)), np.full((3, 5), 0.2), np.array([0.3, 0.6]))

@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from palda import PALDA, CrowdPALDA
-from palda.data import simulate
-from palda.data.shard_writer import write_shards
-from palda.data.shards import ShardFolder, open_shards
-from palda.data.types import Dataset
-from palda.engine.base import FAN_IN, tree_sum
-from palda.model.stored import state_of_params
+from palda import PALDA, CrowdPALDA, simulate
+from palda.data import Dataset
+from palda.engine import FAN_IN, tree_sum
+from palda.io import ShardFolder, open_shards, write_shards
+from palda.models.topics import params_to_arrays
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'palda[dask]'")
 pytestmark = [
@@ -62,8 +60,8 @@ def taught(X: Any, labels: Any = None, **settings: Any) -> PALDA:
 
 def assert_same(one: CrowdPALDA, other: CrowdPALDA, X: Any = WORLD.corpus) -> None:
     np.testing.assert_array_equal(one.consensus_, other.consensus_)
-    for name, array in state_of_params(one._params).items():
-        np.testing.assert_array_equal(array, state_of_params(other._params)[name], err_msg=name)
+    for name, array in params_to_arrays(one._params).items():
+        np.testing.assert_array_equal(array, params_to_arrays(other._params)[name], err_msg=name)
     np.testing.assert_array_equal(one.annotator_quality_["quality"], other.annotator_quality_["quality"])
     other.set_params(engine=None)
     np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
@@ -112,7 +110,7 @@ def test_known_labels_of_a_folder_teach(known: ShardFolder) -> None:
 def test_a_worker_that_is_killed_in_the_middle_changes_nothing(
     folder: ShardFolder, known: ShardFolder, monkeypatch: pytest.MonkeyPatch, learns: bool
 ) -> None:
-    from palda.engine.dask import Dask
+    from palda.engine import Dask
 
     def fit(engine: Any = None) -> Any:
         return taught(known, engine=engine) if learns else fitted(folder, label_prior="base_rate", engine=engine)
@@ -181,7 +179,7 @@ def test_a_folder_with_other_words_is_noticed(folder: ShardFolder, tmp_path: Pat
 
 @pytest.mark.data
 def test_the_crowd_of_reuters_gives_the_same_everywhere(client: Any, tmp_path: Path) -> None:
-    from palda.data import catalog
+    from palda.io import catalog
 
     train = catalog.load("reuters")[0]
     votes, _ = simulate.crowd(train, seed=0)

@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import expit, logit, logsumexp
 
-from palda.kernels import Bags, Speech, Stopping, compiled, reference
-from palda.model.dirichlet import LARGEST, SMALLEST
-from palda.model.predict import speech
-from palda.model.state import Params
+from palda.kernels import Bags, ClassWordProbs, PassLimits, compiled, reference
+from palda.models.topics import LARGEST, SMALLEST, Params, class_word_probs
 
 Array = NDArray[np.float64]
 
-PATIENT = Stopping(max_passes=500, tolerance=1e-10)
+PATIENT = PassLimits(max_passes=500, tolerance=1e-10)
 KERNELS = pytest.mark.parametrize("kernel", [compiled, reference], ids=["compiled", "reference"])
 
 
@@ -27,8 +25,8 @@ class Inputs(NamedTuple):
     bags: Bags
     log_odds: Array
     tempers: Array
-    speech: Speech
-    stopping: Stopping
+    class_word_probs: ClassWordProbs
+    stopping: PassLimits
 
 
 @st.composite
@@ -47,8 +45,8 @@ def inputs(draw: st.DrawFn) -> Inputs:
         Bags(starts, np.concatenate(words).astype(np.int32), counts),
         np.tile(logit(params.class_prior), (n_docs, 1)) * draw(st.sampled_from([0.0, 1.0, 100.0])),
         rng.uniform(0.01, 2.0, n_docs),
-        speech(params),
-        Stopping(draw(st.integers(1, 6)), draw(st.sampled_from([-1.0, 1e-4]))),
+        class_word_probs(params),
+        PassLimits(draw(st.integers(1, 6)), draw(st.sampled_from([-1.0, 1e-4]))),
     )
 
 
@@ -92,7 +90,7 @@ def test_words_that_no_topic_writes_and_documents_without_words_say_nothing(kern
     params.topic_words[:, 2] = 0.0
     bags = Bags(np.array([0, 0, 1, 3, 4]), np.array([2, 1, 2, 1], dtype=np.int32), np.array([5.0, 2.0, 9.0, 2.0]))
     odds = np.tile(logit(params.class_prior), (4, 1))
-    found = kernel.explain_away(bags, odds, np.ones(4), speech(params), PATIENT)  # type: ignore[attr-defined]
+    found = kernel.explain_away(bags, odds, np.ones(4), class_word_probs(params), PATIENT)  # type: ignore[attr-defined]
     np.testing.assert_array_equal(found.evidence[:2], 0.0)
     np.testing.assert_allclose(found.beliefs[:2], expit(odds[:2]), rtol=1e-14)
     np.testing.assert_array_equal(found.evidence[2], found.evidence[3])
@@ -107,21 +105,21 @@ def one_document(tokens: Array) -> Bags:
     return Bags(np.array([0, len(words)]), words.astype(np.int32), tokens[words].astype(np.float64))
 
 
-def log_joint(labels: tuple[int, ...], tokens: Array, said: Speech, prior: Array) -> float:
+def log_joint(labels: tuple[int, ...], tokens: Array, said: ClassWordProbs, prior: Array) -> float:
     """log p(λ) Π_w p(w | λ), with p(w | λ) the mean over classes of what each says in its state."""
     present = np.array(labels, dtype=bool)
     probs = np.where(present, said.present, said.absent).mean(axis=1)
     return float(np.sum(np.where(present, np.log(prior), np.log1p(-prior))) + tokens @ np.log(probs))
 
 
-def posterior(tokens: Array, said: Speech, prior: Array) -> Array:
+def posterior(tokens: Array, said: ClassWordProbs, prior: Array) -> Array:
     labellings = list(product((0, 1), repeat=len(prior)))
     logs = np.array([log_joint(labels, tokens, said, prior) for labels in labellings])
     marginals: Array = np.exp(logs - logsumexp(logs)) @ np.array(labellings)
     return marginals
 
 
-def settled(kernel: object, tokens: Array, said: Speech, prior: Array) -> Array:
+def settled(kernel: object, tokens: Array, said: ClassWordProbs, prior: Array) -> Array:
     odds = logit(prior)[None]
     found = kernel.explain_away(one_document(tokens), odds, np.ones(1), said, PATIENT)  # type: ignore[attr-defined]
     result: Array = found.beliefs[0]
@@ -134,8 +132,8 @@ def test_with_one_class_it_is_bayes_rule(kernel: object) -> None:
         rng = np.random.default_rng(seed)
         params = random_params(rng, 1, 3, 6)
         tokens = rng.integers(0, 4, 6)
-        found = settled(kernel, tokens, speech(params), params.class_prior)
-        np.testing.assert_allclose(found, posterior(tokens, speech(params), params.class_prior), rtol=1e-9)
+        found = settled(kernel, tokens, class_word_probs(params), params.class_prior)
+        np.testing.assert_allclose(found, posterior(tokens, class_word_probs(params), params.class_prior), rtol=1e-9)
 
 
 @KERNELS
@@ -147,8 +145,8 @@ def test_with_classes_that_are_known_but_one_it_is_bayes_rule(kernel: object) ->
         prior = np.where(rng.random(4) < 0.5, 1e-200, 1 - 1e-16)
         prior[2] = 0.3
         tokens = rng.integers(0, 3, 6)
-        found = settled(kernel, tokens, speech(params), prior)
-        np.testing.assert_allclose(found[2], posterior(tokens, speech(params), prior)[2], rtol=1e-6)
+        found = settled(kernel, tokens, class_word_probs(params), prior)
+        np.testing.assert_allclose(found[2], posterior(tokens, class_word_probs(params), prior)[2], rtol=1e-6)
 
 
 def test_with_several_classes_it_is_close_to_the_posterior() -> None:
@@ -158,8 +156,8 @@ def test_with_several_classes_it_is_close_to_the_posterior() -> None:
         rng = np.random.default_rng(seed)
         params = random_params(rng, 4, 5, 8)
         tokens = rng.multinomial(rng.integers(1, 13), np.full(8, 1 / 8))
-        exact = posterior(tokens, speech(params), params.class_prior)
-        errors.append(np.abs(settled(compiled, tokens, speech(params), params.class_prior) - exact))
+        exact = posterior(tokens, class_word_probs(params), params.class_prior)
+        errors.append(np.abs(settled(compiled, tokens, class_word_probs(params), params.class_prior) - exact))
     assert np.mean(errors) < 0.005
     assert np.quantile(errors, 0.9) < 0.015
     assert np.max(errors) < 0.1
@@ -168,7 +166,7 @@ def test_with_several_classes_it_is_close_to_the_posterior() -> None:
 @KERNELS
 def test_a_class_gets_no_credit_for_words_that_another_explains(kernel: object) -> None:
     """Both classes write the word when present, so the word alone speaks for both; but one of them is enough."""
-    said = Speech(
+    said = ClassWordProbs(
         present=np.array([[0.6, 0.3], [0.4, 0.7]]),
         absent=np.array([[0.01, 0.01], [0.99, 0.99]]),
     )

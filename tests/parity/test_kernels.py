@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from palda.errors import PaldaError
-from palda.kernels import Bags, Beliefs, Labels, ShardResult, Stopping, Topics, active, compiled, reference
-from palda.model.dirichlet import LARGEST, SMALLEST
+from palda.kernels import Bags, Beliefs, Labels, PassLimits, ShardResult, Topics, active, compiled, reference
+from palda.models.topics import LARGEST, SMALLEST
 
 Array = NDArray[np.float64]
 
@@ -22,7 +22,7 @@ class Inputs(NamedTuple):
     bags: Bags
     labels: Labels
     topics: Topics
-    stopping: Stopping
+    stopping: PassLimits
     beliefs: Beliefs
 
 
@@ -30,7 +30,7 @@ class JointInputs(NamedTuple):
     bags: Bags
     labels: Labels
     topics: Topics
-    stopping: Stopping
+    stopping: PassLimits
     pair_counts: Array
 
 
@@ -56,7 +56,7 @@ def joint_inputs(draw: st.DrawFn) -> JointInputs:
 
 
 @st.composite
-def anything(draw: st.DrawFn) -> tuple[np.random.Generator, Bags, Labels, Topics, Stopping]:
+def anything(draw: st.DrawFn) -> tuple[np.random.Generator, Bags, Labels, Topics, PassLimits]:
     n_docs, n_classes = draw(st.integers(1, 5)), draw(st.integers(1, 4))
     n_topics, n_words = draw(st.integers(1, 5)), draw(st.integers(1, 9))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -70,7 +70,7 @@ def anything(draw: st.DrawFn) -> tuple[np.random.Generator, Bags, Labels, Topics
     known[rng.random(known.shape) < unknown_share] = -1
     log_odds = rng.normal(size=known.shape) * draw(st.sampled_from([0.0, 1.0, 30.0, 1000.0]))
     labels = Labels(known, np.clip(log_odds, -1e3, 1e3), draw(st.booleans()))
-    stopping = Stopping(draw(st.integers(1, 5)), -1.0)  # never settled: both make all passes
+    stopping = PassLimits(draw(st.integers(1, 5)), -1.0)  # never settled: both make all passes
     return rng, bags, labels, topics, stopping
 
 
@@ -184,7 +184,7 @@ def test_beliefs_stay_probabilities_and_observed_labels_stay_as_observed(given_i
 @settings(deadline=None, max_examples=60, derandomize=True)
 @given(inputs())
 def test_kernels_agree_on_when_a_document_has_settled(given_inputs: Inputs) -> None:
-    patient = given_inputs._replace(stopping=Stopping(40, 1e-3))
+    patient = given_inputs._replace(stopping=PassLimits(40, 1e-3))
     truth = reference.mean_field(*patient._replace(beliefs=copied(given_inputs.beliefs)))
     result = compiled.mean_field(*patient._replace(beliefs=copied(given_inputs.beliefs)))
     assert (result.n_passes, result.n_unsettled) == (truth.n_passes, truth.n_unsettled)
@@ -204,7 +204,7 @@ def test_compiled_joint_equals_reference_joint(given_inputs: JointInputs) -> Non
 @settings(deadline=None, max_examples=100, derandomize=True)
 @given(joint_inputs())
 def test_joint_kernels_agree_on_when_a_document_has_settled(given_inputs: JointInputs) -> None:
-    patient = given_inputs._replace(stopping=Stopping(40, 1e-3))
+    patient = given_inputs._replace(stopping=PassLimits(40, 1e-3))
     truth = reference.joint(*patient._replace(pair_counts=given_inputs.pair_counts.copy()))
     result = compiled.joint(*patient._replace(pair_counts=given_inputs.pair_counts.copy()))
     assert (result.n_passes, result.n_unsettled) == (truth.n_passes, truth.n_unsettled)
@@ -215,7 +215,7 @@ def test_joint_kernels_agree_on_when_a_document_has_settled(given_inputs: JointI
 def test_compiled_joint_equals_reference_joint_when_it_leaps(
     given_inputs: JointInputs, max_passes: int, tolerance: float
 ) -> None:
-    leaping = given_inputs._replace(stopping=Stopping(max_passes, tolerance, leaps=True))
+    leaping = given_inputs._replace(stopping=PassLimits(max_passes, tolerance, leaps=True))
     theirs, ours = given_inputs.pair_counts.copy(), given_inputs.pair_counts.copy()
     truth = reference.joint(*leaping._replace(pair_counts=theirs))
     result = compiled.joint(*leaping._replace(pair_counts=ours))
@@ -232,7 +232,7 @@ def test_joint_statistics_add_up_to_the_tokens_with_mass_and_to_the_documents(gi
     per_word = np.bincount(bags.words, bags.counts, minlength=len(topics.word_weights))
     has_mass = topics.word_weights.any(axis=1)
     n_tokens = tokens_with_mass(bags, topics, n_docs)
-    leaping = Stopping(9, 1e-3, leaps=True)
+    leaping = PassLimits(9, 1e-3, leaps=True)
     for kernel, stopping in product((reference, compiled), (given_inputs.stopping, leaping)):
         after = pair_counts.copy()
         result = kernel.joint(*given_inputs._replace(pair_counts=after, stopping=stopping))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from palda.kernels import Bags, Beliefs, Labels, Stopping, Topics, reference
+from palda.kernels import Bags, Beliefs, Labels, PassLimits, Topics, reference
 
 N_DOCS, N_CLASSES, N_TOPICS, N_WORDS, N_PASSES = 7, 3, 4, 12, 10
 
@@ -36,7 +36,7 @@ def test_ten_passes_give_what_the_reference_gives(rivals: dict[str, Any], layout
     topics = Topics(rng.uniform(0.05, 2.0, (N_CLASSES, 2, N_TOPICS)), rng.dirichlet(np.full(N_WORDS, 0.3), N_TOPICS).T)
     nothing = Beliefs(np.zeros((0, N_CLASSES, 2, N_TOPICS)), np.zeros((0, N_CLASSES)), np.zeros((0, N_CLASSES)))
     expected = reference.mean_field(
-        bags, Labels(known, np.zeros(known.shape)), topics, Stopping(N_PASSES, -1.0), nothing
+        bags, Labels(known, np.zeros(known.shape)), topics, PassLimits(N_PASSES, -1.0), nothing
     )
     found = rivals["numpy_mean_field"](rivals[layout](bags, docs_per_batch), known, topics, N_PASSES)
     for name in found._fields:

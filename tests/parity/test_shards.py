@@ -5,13 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from palda.annotators.two_coin import TwoCoinModel
-from palda.data import simulate
-from palda.engine.threads import Threads
-from palda.fit import Settings, cut_shards, em, label_probs
-from palda.model.state import Params
-from palda.model.stored import state_of_params
-from palda.priors import base_rate
+from palda import simulate
+from palda.engine import Threads
+from palda.models.crowd import TwoCoinModel
+from palda.models.topics import EMSettings, Params, base_rate, cut_shards, em_rounds, label_probs, params_to_arrays
 
 WORLD = simulate.documents(120, 4, 5, 60, seed=6, doc_length=40, lengths="poisson")
 VOTES, _ = simulate.crowd(WORLD, [0.9, 0.8, 0.7, 0.4], seed=6, votes_per_doc=3)
@@ -34,14 +31,14 @@ def fitted(
         annotators=TwoCoinModel().start(4, 4) if crowd else None,
     )
     shards = cut_shards(counts, UNKNOWN if crowd else WORLD.labels, votes, n_shards)
-    settings = Settings(TwoCoinModel() if crowd else None, inference, max_iter=8, tol=0.0, engine=Threads(n_jobs))
-    rounds = list(em(shards, start, settings))
+    settings = EMSettings(TwoCoinModel() if crowd else None, inference, max_iter=8, tol=0.0, engine=Threads(n_jobs))
+    rounds = list(em_rounds(shards, start, settings))
     params = rounds[-1][0]
     return params, label_probs(shards, params, settings), [info.bound for _, info in rounds]
 
 
 def arrays_of(params: Params) -> dict[str, np.ndarray]:
-    return state_of_params(params)
+    return params_to_arrays(params)
 
 
 @pytest.mark.parametrize("inference", ["joint", "mean_field"])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import special as scipy_special
 
 from palda.kernels import special
-from palda.model.dirichlet import LARGEST, SMALLEST
+from palda.models.topics import LARGEST, SMALLEST
 
 Array = NDArray[np.float64]
 

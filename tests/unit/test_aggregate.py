@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from palda import metrics
-from palda.aggregation import ANNOTATOR_MODELS, aggregate
-from palda.data import catalog, simulate
-from palda.data.types import Votes
+from palda import metrics, simulate
+from palda.data import Votes
 from palda.errors import PaldaError
+from palda.estimators import ANNOTATOR_MODELS, aggregate
+from palda.io import catalog
 
 RNG = np.random.default_rng(0)
 SETS = np.array([[1, 1, 0, 0], [0, 0, 1, 1], [0, 1, 0, 0]])

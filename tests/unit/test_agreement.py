@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palda.data.types import Votes
+from palda.data import Votes
 from palda.errors import DataError
 from palda.metrics import agreement as module
 from palda.metrics import krippendorff_alpha, label_set_alpha

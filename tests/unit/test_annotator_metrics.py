@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from palda import metrics
-from palda.data.types import Votes
+from palda.data import Votes
 from palda.errors import DataError
 from palda.metrics import annotators as module
 

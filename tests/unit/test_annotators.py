@@ -7,18 +7,24 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from palda.annotators.coins import Coins
-from palda.annotators.history import CAP, annotator_prior
-from palda.annotators.one_coin import OneCoinModel
-from palda.annotators.per_class import PerClassModel
-from palda.annotators.summary import AnnotatorSummary, quality_table, rates_by_class, summary
-from palda.annotators.two_coin import TwoCoinModel
-from palda.annotators.verdicts import VERDICTS, verdicts
-from palda.data import simulate
-from palda.data.frozen import names_array
-from palda.data.simulated_annotators import SimulatedAnnotators
-from palda.data.votes import Votes
+from palda import simulate
+from palda.data import Votes, names_array
 from palda.errors import DataError, PaldaWarning
+from palda.models.crowd import (
+    CAP,
+    VERDICTS,
+    AnnotatorSummary,
+    Coins,
+    OneCoinModel,
+    PerClassModel,
+    TwoCoinModel,
+    annotator_prior,
+    quality_table,
+    rates_by_class,
+    summary,
+    verdicts,
+)
+from palda.simulate import SimulatedAnnotators
 
 MODELS = [OneCoinModel(), TwoCoinModel(), PerClassModel()]
 GOOD = [0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.8, 0.7]  # the pool's sensitivities

@@ -10,10 +10,9 @@ import pandas as pd
 import pytest
 
 import palda
-from palda import PALDA, CrowdPALDA, TextWords, ValueWords
-from palda.data import simulate
-from palda.data.types import Corpus, Values
-from palda.persist import ModelFileError, load_state, save_state
+from palda import PALDA, CrowdPALDA, TextWords, ValueWords, simulate
+from palda.data import Corpus, Values
+from palda.estimators import ModelFileError, load_state, save_state
 
 NEWS = simulate.newsroom(30, seed=2)
 VOTES, _ = simulate.crowd(NEWS, [0.9, 0.8, 0.7], seed=2, votes_per_doc=2)
@@ -112,7 +111,7 @@ def test_abstentions_and_odd_texts_survive(tmp_path: Path) -> None:
 def test_bins_of_values_come_back(tmp_path: Path, scope: Any, named: bool) -> None:
     numbers = np.random.default_rng(0).normal(size=(30, 4))
     numbers[:, 2] = np.nan
-    given: Any = Values(numbers, palda.data.types.names_array("abcd"), NEWS.doc_ids) if named else numbers
+    given: Any = Values(numbers, palda.data.documents.names_array("abcd"), NEWS.doc_ids) if named else numbers
     words = ValueWords(n_bins=3, n_words=4, scope=scope).fit(given)
     counts = words.transform(given)
     fitted = PALDA(**QUICK).fit(counts, NEWS.labels)

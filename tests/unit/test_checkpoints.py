@@ -14,19 +14,15 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import MultinomialNB
 
-from palda import PALDA, Checkpoint, CrowdPALDA
-from palda import journal as journals
-from palda.base_estimator import TopicEstimator
-from palda.data import simulate
-from palda.data.shard_writer import write_shards
-from palda.data.types import Dataset
+from palda import PALDA, Checkpoint, CrowdPALDA, simulate
+from palda.data import Dataset
+from palda.engine import CheckpointError, FolderStageLog, StageLog, StageRecord
+from palda.engine import checkpoint as journals
 from palda.errors import PaldaError, PaldaWarning
-from palda.fit import Settings
-from palda.journal import FolderJournal, Journal, JournalError, Record
-from palda.model.state import StepInfo
-from palda.persist import load_state
-from palda.priors.wrapped import _Trainer
-from palda.progress import Progress
+from palda.estimators import Progress, TopicEstimator, load_state
+from palda.io import write_shards
+from palda.models.classifier.external import _Trainer
+from palda.models.topics import EMSettings, StepInfo
 
 NEWS = simulate.newsroom(80, seed=1)
 COUNTS = NEWS.corpus.counts
@@ -73,7 +69,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, n_writes: int) -> None:
             raise Killed
 
     monkeypatch.setattr(journals, "_write_whole", write)
-    monkeypatch.setattr(FolderJournal, "__exit__", Journal.__exit__)
+    monkeypatch.setattr(FolderStageLog, "__exit__", StageLog.__exit__)
 
 
 @pytest.mark.parametrize("crowd", [True, False], ids=["crowd", "labels"])
@@ -134,15 +130,15 @@ def test_a_plugged_in_classifier_is_stored_if_nothing_need_be_executed(
 
     train = _Trainer.train
 
-    def counted(*arguments: Any) -> Any:
+    def counting_train(*arguments: Any) -> Any:
         Trained.n_times += 1
         return train(*arguments)
 
-    monkeypatch.setattr(_Trainer, "train", counted)
+    monkeypatch.setattr(_Trainer, "train", counting_train)
     for classifier, n_times in ((MultinomialNB(alpha=0.5), 0), (OneOfOurOwn(alpha=0.5), 1)):
         folder = tmp_path / type(classifier).__name__
         with monkeypatch.context() as patched:
-            patched.setattr("palda.learn.fit_topics", _raise(Killed))
+            patched.setattr("palda.training.alternating.fit_topics", _raise(Killed))
             with pytest.raises(Killed):
                 fitted(folder, classifier, crowd=False)
         Trained.n_times = 0
@@ -186,7 +182,7 @@ def test_a_folder_of_shards_goes_on_too_and_is_told_from_another(tmp_path: Path)
         stop_after(monkeypatch, 4)
         with pytest.raises(Killed):
             model().fit(first, checkpoint=checkpoint)
-    with pytest.raises(JournalError, match=r"another fit \(the votes differ\)$"):
+    with pytest.raises(CheckpointError, match=r"another fit \(the votes differ\)$"):
         model().fit(other, checkpoint=checkpoint)
     assert_same(model().fit(first, checkpoint=checkpoint), model().fit(first), tmp_path)
 
@@ -208,15 +204,15 @@ def test_damaged_stages_are_computed_again(tmp_path: Path) -> None:
 
 def test_a_byte_that_changed_never_goes_unnoticed(tmp_path: Path) -> None:
     fingerprint = {"seed": 1}
-    with FolderJournal(tmp_path / "j", fingerprint, 0) as journal:
-        journal.stage("em").keep(lambda: Record({"a": np.arange(30.0)}, {"b": 0.1}))
+    with FolderStageLog(tmp_path / "j", fingerprint, 0) as journal:
+        journal.stage("em").keep(lambda: StageRecord({"a": np.arange(30.0)}, {"b": 0.1}))
     (path,) = (tmp_path / "j").glob("*.npz")
     content = path.read_bytes()
     for place in range(len(content)):
         path.write_bytes(content[:place] + bytes([content[place] ^ 0x41]) + content[place + 1 :])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PaldaWarning)
-            found = FolderJournal(tmp_path / "j", fingerprint, 0).stage("em").recall(lambda record: record)
+            found = FolderStageLog(tmp_path / "j", fingerprint, 0).stage("em").recall(lambda record: record)
         if found is not None:  # the byte stood for nothing, such as a date
             np.testing.assert_array_equal(found.arrays["a"], np.arange(30.0))
             assert found.state["b"] == 0.1
@@ -224,16 +220,16 @@ def test_a_byte_that_changed_never_goes_unnoticed(tmp_path: Path) -> None:
 
 def test_another_course_of_the_fit_is_noticed_and_rounding_is_not(tmp_path: Path) -> None:
     inputs = np.random.default_rng(0).normal(size=(50, 4))
-    with FolderJournal(tmp_path, {}, 0) as journal:
+    with FolderStageLog(tmp_path, {}, 0) as journal:
         for kind in ("em", "head", "em"):
-            journal.stage(kind, inputs).keep(lambda: Record({}, {"found": 1}))
+            journal.stage(kind, inputs).keep(lambda: StageRecord({}, {"found": 1}))
 
-    def recalled(journal: FolderJournal, kind: str, given: np.ndarray) -> object:
+    def recalled(journal: FolderStageLog, kind: str, given: np.ndarray) -> object:
         return journal.stage(kind, given).recall(lambda record: record.state["found"])
 
-    rounded = FolderJournal(tmp_path, {}, 0)
+    rounded = FolderStageLog(tmp_path, {}, 0)
     assert [recalled(rounded, kind, inputs * (1 + 1e-12)) for kind in ("em", "head", "em")] == [1, 1, 1]
-    other = FolderJournal(tmp_path, {}, 0)
+    other = FolderStageLog(tmp_path, {}, 0)
     assert recalled(other, "em", inputs) == 1
     with pytest.warns(PaldaWarning, match="0002-head.npz: belongs to another course of the fit"):
         assert recalled(other, "head", inputs + 1e-3) is None
@@ -244,39 +240,39 @@ def test_another_course_of_the_fit_is_noticed_and_rounding_is_not(tmp_path: Path
 def test_the_checkpoint_of_another_fit_is_refused_and_says_what_differs(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     fitted(folder, "base_rate")
-    with pytest.raises(JournalError, match=r"another fit \(max_iter was 4, not 5\)$"):
+    with pytest.raises(CheckpointError, match=r"another fit \(max_iter was 4, not 5\)$"):
         fitted(folder, "base_rate", max_iter=5)
-    with pytest.raises(JournalError, match=r"another fit \(random_state was 0, not 1\)$"):
+    with pytest.raises(CheckpointError, match=r"another fit \(random_state was 0, not 1\)$"):
         fitted(folder, "base_rate", random_state=1)
     model = CrowdPALDA(3, label_prior="base_rate", max_iter=4, tol=1e-6, n_jobs=1, random_state=0)
     rows = np.arange(80)[::-1]
-    with pytest.raises(JournalError, match=r"another fit \(the counts of words differ\)$"):
+    with pytest.raises(CheckpointError, match=r"another fit \(the counts of words differ\)$"):
         model.fit(COUNTS[rows], VOTES, checkpoint=folder)
-    with pytest.raises(JournalError, match=r"another fit \(the votes differ\)$"):
+    with pytest.raises(CheckpointError, match=r"another fit \(the votes differ\)$"):
         model.fit(COUNTS, VOTES.take(rows), checkpoint=folder)
     gold = np.full(NEWS.labels.shape, -1)
     gold[0] = NEWS.labels[0]
-    with pytest.raises(JournalError, match=r"another fit \(the known labels differ\)$"):
+    with pytest.raises(CheckpointError, match=r"another fit \(the known labels differ\)$"):
         model.fit(COUNTS, VOTES, gold=gold, checkpoint=folder)
     quality = {str(VOTES.annotators[0]): 0.9}
-    with pytest.raises(JournalError, match=r"another fit \(the prior beliefs about annotators differ\)$"):
+    with pytest.raises(CheckpointError, match=r"another fit \(the prior beliefs about annotators differ\)$"):
         model.fit(COUNTS, VOTES, annotator_prior=quality, checkpoint=folder)
     manifest = json.loads((folder / "journal.json").read_text())
     manifest["fit"]["palda"] = "0.0.1"
     (folder / "journal.json").write_text(json.dumps(manifest))
-    with pytest.raises(JournalError, match=r"palda was 0\.0\.1, not "):
+    with pytest.raises(CheckpointError, match=r"palda was 0\.0\.1, not "):
         model.fit(COUNTS, VOTES, checkpoint=folder)
     for damage in ("", "[]", "{", '{"format": "palda-journal"}'):
         (folder / "journal.json").write_text(damage)
-        with pytest.raises(JournalError, match=r"journal\.json is damaged"):
+        with pytest.raises(CheckpointError, match=r"journal\.json is damaged"):
             model.fit(COUNTS, VOTES, checkpoint=folder)
 
 
 def test_a_folder_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(JournalError, match="is a file; checkpoints need a folder"):
+    with pytest.raises(CheckpointError, match="is a file; checkpoints need a folder"):
         fitted(tmp_path / "file")
-    with pytest.raises(JournalError, match="holds other things than checkpoints"):
+    with pytest.raises(CheckpointError, match="holds other things than checkpoints"):
         fitted(tmp_path)
     for wrong in (Checkpoint(tmp_path / "new", minutes=-1), Checkpoint(tmp_path / "new", minutes=float("nan")), 3):
         with pytest.raises(PaldaError, match="checkpoint"):
@@ -308,25 +304,25 @@ class Clock:
 def test_nothing_is_written_before_its_time_and_then_everything(tmp_path: Path) -> None:
     clock, said = Clock(), list[str]()
     folder = tmp_path / "checkpoint"
-    with FolderJournal(folder, {}, 10, say=said.append, clock=clock) as journal:
+    with FolderStageLog(folder, {}, 10, say=said.append, clock=clock) as journal:
         first = journal.stage("votes")
-        first.keep(lambda: Record({}, {}))
+        first.keep(lambda: StageRecord({}, {}))
         running = journal.stage("em")
         clock.now = 599.0
-        running.keep(lambda: Record({}, {"round": 1}), finished=False)
+        running.keep(lambda: StageRecord({}, {"round": 1}), finished=False)
         assert not folder.exists()
         clock.now = 600.0
-        running.keep(lambda: Record({}, {"round": 2}), finished=False)
+        running.keep(lambda: StageRecord({}, {"round": 2}), finished=False)
         assert sorted(path.name for path in folder.glob("*.npz")) == ["0001-votes.npz", "0002-em.npz"]
         clock.now = 1199.0
-        running.keep(lambda: Record({}, {"round": 3}), finished=False)
+        running.keep(lambda: StageRecord({}, {"round": 3}), finished=False)
         assert _round_in(folder) == 2
     assert _round_in(folder) == 3  # a fit that is stopped after a checkpoint leaves nothing out
     assert said == [f"this takes longer; checkpoints go to {folder}"]
 
 
 def _round_in(folder: Path) -> object:
-    journal = FolderJournal(folder, {}, 10)
+    journal = FolderStageLog(folder, {}, 10)
     journal.stage("votes")
     return journal.stage("em").recall(lambda record: record.state["round"])
 
@@ -340,13 +336,13 @@ def test_writing_takes_no_more_than_a_small_part_of_the_time(tmp_path: Path, mon
         write_record(*arguments)
 
     monkeypatch.setattr(journals, "_write_record", slow)
-    journal = FolderJournal(tmp_path / "checkpoint", {}, 1, clock=clock)
+    journal = FolderStageLog(tmp_path / "checkpoint", {}, 1, clock=clock)
     running = journal.stage("em")
     begun = clock.now
     n_writes = 0
     while clock.now < 100_000:
         before = clock.now
-        running.keep(lambda: Record({}, {}), finished=False)
+        running.keep(lambda: StageRecord({}, {}), finished=False)
         n_writes += clock.now > before
         clock.now += 20.0
     assert n_writes > 10
@@ -373,16 +369,16 @@ def test_removing_leaves_what_is_not_a_checkpoint(tmp_path: Path) -> None:
 
 
 def test_settings_travel_without_their_journal(tmp_path: Path) -> None:
-    journal = FolderJournal(tmp_path, {}, 0)
-    journal.stage("em").keep(lambda: Record({}, {}))
-    copied = pickle.loads(pickle.dumps(Settings(journal=journal)))  # noqa: S301 - our own bytes
-    assert type(copied.journal) is Journal
+    journal = FolderStageLog(tmp_path, {}, 0)
+    journal.stage("em").keep(lambda: StageRecord({}, {}))
+    copied = pickle.loads(pickle.dumps(EMSettings(journal=journal)))  # noqa: S301 - our own bytes
+    assert type(copied.journal) is StageLog
 
 
 def test_progress_of_a_fit_that_goes_on_counts_its_own_rounds(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moments = iter([0.0, 10.0])
-    monkeypatch.setattr("palda.progress.time.monotonic", lambda: next(moments))
+    monkeypatch.setattr("palda.estimators.progress.time.monotonic", lambda: next(moments))
     Progress(verbose=1, max_iter=105, tol=0.0).step(StepInfo(100, -1.0, 0.1, 0.0, 1, 0, True, False))
     assert "about 50 s left" in capsys.readouterr().err

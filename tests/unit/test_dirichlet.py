@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
-from palda.model.dirichlet import LARGEST, SMALLEST, fit_dirichlet, fit_symmetric_dirichlet
+from palda.models.topics import LARGEST, SMALLEST, fit_dirichlet, fit_symmetric_dirichlet
 
 Array = NDArray[np.float64]
 

@@ -19,9 +19,9 @@ import pytest
 import typer
 
 import palda
-from palda.data import simulate
-from palda.data.types import Votes
-from palda.present import cli, demo
+from palda import simulate
+from palda.cli import app, demo
+from palda.data import Votes
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -83,7 +83,7 @@ def run_command(line: str) -> None:
         folder = Path.cwd() / "bin"
         folder.mkdir(exist_ok=True)
         command = folder / "palda"
-        command.write_text(f'#!/bin/sh\nexec {sys.executable} -m palda.present.cli "$@"\n')
+        command.write_text(f'#!/bin/sh\nexec {sys.executable} -m palda.cli.app "$@"\n')
         command.chmod(0o755)
         library = str(Path(palda.__file__).parents[1])
         environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": library}
@@ -92,7 +92,7 @@ def run_command(line: str) -> None:
     assert words[0] == "palda", line
     before, sys.argv = sys.argv, words
     try:
-        cli.main()
+        app.main()
     except SystemExit as ended:
         assert not ended.code, line
     finally:
@@ -129,7 +129,7 @@ def _check_majority_table(text: str, printed: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_commands_named_in_a_page_exist_with_their_options(page: Path) -> None:
-    commands = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
+    commands = typer.main.get_command(app.app).commands  # type: ignore[attr-defined]
     for name, rest in re.findall(r"`palda ([a-z]+)([^`]*)`", page.read_text()):
         assert name in commands
         command, words = commands[name], rest.split()

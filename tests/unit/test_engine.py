@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from joblib import Parallel, delayed
 
-from palda.engine.threads import Threads, resolve_n_jobs
+from palda.engine import Threads, resolve_n_jobs
 
 
 def slow_square(number: int) -> int:

@@ -9,26 +9,28 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from palda import metrics
-from palda.annotators.one_coin import OneCoinModel
-from palda.annotators.two_coin import TwoCoinModel
-from palda.crowd import (
+from palda import metrics, simulate
+from palda.data import Votes
+from palda.engine import Threads
+from palda.estimators import initial_label_probs
+from palda.models.crowd import (
     CrowdFit,
     CrowdSettings,
     CrowdState,
+    OneCoinModel,
+    ProfilePrior,
+    Profiles,
+    TwoCoinModel,
     choose_n_profiles,
     cut_votes,
+    e_step,
     fit_crowd,
     posterior,
+    seeded,
     start_state,
     votes_log_likelihood,
     with_profiles,
 )
-from palda.data import simulate
-from palda.data.types import Votes
-from palda.engine.threads import Threads
-from palda.inputs import first_guess
-from palda.priors.label_sets import ProfilePrior, Profiles, e_step, seeded
 
 Labels = NDArray[np.int8]
 
@@ -47,7 +49,7 @@ def unknown(votes: Votes) -> Labels:
 
 
 def started(votes: Votes, model: OneCoinModel | TwoCoinModel) -> CrowdState:
-    guess = first_guess(votes, unknown(votes))
+    guess = initial_label_probs(votes, unknown(votes))
     belief = model.update(model.count(votes, guess), model.start(votes.n_annotators, votes.n_classes))
     return start_state(belief, guess)
 

@@ -12,19 +12,38 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
 
 from palda import metrics
-from palda.data import catalog
-from palda.data.value_words import ValueWords
-from palda.engine.threads import Threads
+from palda.data import ValueWords
+from palda.engine import Threads
 from palda.errors import DataError
-from palda.metrics.thresholds import choose_thresholds
-from palda.priors.calibration import base_log_odds, cross_calibrate, evidence_in, fit_platt, log_likelihoods
-from palda.priors.features import Features, Scale, cut_blocks, inverse_document_frequencies, learn_scale, tf_idf
-from palda.priors.folds import NO_FOLD, Problems, assign_folds
-from palda.priors.logistic import Head, HeadSettings, Stopping, Trial, fit_columns, fit_head, loss_and_gradient
+from palda.io import catalog
+from palda.metrics import choose_thresholds
+from palda.models.classifier import (
+    NO_FOLD,
+    ClassifierSettings,
+    Coefficients,
+    Features,
+    LbfgsLimits,
+    LogisticClassifier,
+    Problems,
+    Scale,
+    assign_folds,
+    base_log_odds,
+    cross_calibrate,
+    cut_blocks,
+    evidence_in,
+    fit_classifier,
+    fit_columns,
+    fit_platt,
+    inverse_document_frequencies,
+    learn_scale,
+    log_likelihoods,
+    loss_and_gradient,
+    tf_idf,
+)
 
 Array = NDArray[np.float64]
 
-TIGHT = Stopping(tolerance=1e-13, max_iter=1000)
+TIGHT = LbfgsLimits(tolerance=1e-13, max_iter=1000)
 N_DOCS, N_WORDS, N_CLASSES = 120, 25, 4
 
 
@@ -94,7 +113,7 @@ def test_gradients_equal_finite_differences() -> None:
     coef = rng.normal(0.0, 0.3, (N_WORDS + 3 + 1, 3))
 
     def total(at: Array) -> tuple[Array, Array]:
-        found = sum(loss_and_gradient(block, Trial(at, problems)) for block in blocks)
+        found = sum(loss_and_gradient(block, Coefficients(at, problems)) for block in blocks)
         return found[-1], found[:-1]
 
     gradient = total(coef)[1]
@@ -140,7 +159,7 @@ def test_groups_of_columns_are_fitted_as_if_alone(monkeypatch: pytest.MonkeyPatc
     counts, labels = documents()
     words = sparse.csr_array(counts, dtype=np.float64)
     together = solve(words, labels)
-    monkeypatch.setattr("palda.priors.logistic._COEF_PER_GROUP", N_WORDS + 1)
+    monkeypatch.setattr("palda.models.classifier.logistic._COEF_PER_GROUP", N_WORDS + 1)
     np.testing.assert_allclose(solve(words, labels), together, atol=1e-5)
 
 
@@ -247,7 +266,9 @@ def test_the_recalibration_of_a_fold_does_not_see_its_labels() -> None:
     assert np.abs(after[folds != 2] - before[folds != 2]).max() > 0.1
 
 
-SETTINGS = HeadSettings(n_folds=4, word_penalties=(0.5,), lifted_penalties=(300.0,), stopping=Stopping(tolerance=1e-10))
+SETTINGS = ClassifierSettings(
+    n_folds=4, word_penalties=(0.5,), lifted_penalties=(300.0,), stopping=LbfgsLimits(tolerance=1e-10)
+)
 
 
 def test_changing_a_documents_label_leaves_its_own_out_of_fold_model_as_it_was() -> None:
@@ -255,8 +276,8 @@ def test_changing_a_documents_label_leaves_its_own_out_of_fold_model_as_it_was()
     folds = assign_folds(labels, 4, seed=0)
     changed = labels.copy()
     changed[5] = 1 - changed[5]
-    before = fit_head(labels, counts=counts, folds=folds, settings=SETTINGS)
-    after = fit_head(changed, counts=counts, folds=folds, settings=SETTINGS)
+    before = fit_classifier(labels, counts=counts, folds=folds, settings=SETTINGS)
+    after = fit_classifier(changed, counts=counts, folds=folds, settings=SETTINGS)
     own, other = folds[5], (folds[5] + 1) % 4
     np.testing.assert_allclose(after.fold_coef[:, own], before.fold_coef[:, own], rtol=0, atol=1e-12)
     assert np.abs(after.fold_coef[:, other] - before.fold_coef[:, other]).max() > 0.05
@@ -273,11 +294,11 @@ def test_labels_of_weight_0_have_no_influence() -> None:
     nonsense = labels.copy()
     nonsense[::3, 1] = np.nan
     folds = np.arange(N_DOCS) % 4
-    ours = fit_head(labels, counts=counts, weights=weights, folds=folds, settings=SETTINGS)
-    theirs = fit_head(nonsense, counts=counts, weights=weights, folds=folds, settings=SETTINGS)
+    ours = fit_classifier(labels, counts=counts, weights=weights, folds=folds, settings=SETTINGS)
+    theirs = fit_classifier(nonsense, counts=counts, weights=weights, folds=folds, settings=SETTINGS)
     assert np.array_equal(ours.log_odds, theirs.log_odds)
     assert np.array_equal(ours.head.coef, theirs.head.coef)
-    all_known = fit_head(labels, counts=counts, folds=folds, settings=SETTINGS)
+    all_known = fit_classifier(labels, counts=counts, folds=folds, settings=SETTINGS)
     np.testing.assert_allclose(ours.head.coef[:, 0], all_known.head.coef[:, 0], atol=1e-6)
     assert np.abs(ours.head.coef[:, 1] - all_known.head.coef[:, 1]).max() > 1e-3
 
@@ -287,7 +308,7 @@ def test_rare_constant_and_unknown_classes_get_sound_log_odds() -> None:
     table = np.column_stack([labels, np.zeros(N_DOCS), np.ones(N_DOCS), np.eye(1, N_DOCS, 3)[0], labels[:, 0]])
     weights = np.ones_like(table)
     weights[:, -1] = 0.0
-    fit = fit_head(table, counts=counts, weights=weights)
+    fit = fit_classifier(table, counts=counts, weights=weights)
     new = fit.head.log_odds(counts[:5])
     np.testing.assert_allclose(new[:, N_CLASSES], logit(0.5 / (N_DOCS + 1)))
     np.testing.assert_allclose(new[:, N_CLASSES + 1], -logit(0.5 / (N_DOCS + 1)))
@@ -298,7 +319,7 @@ def test_rare_constant_and_unknown_classes_get_sound_log_odds() -> None:
 
 def test_the_head_beats_base_rates_out_of_fold_and_on_new_documents() -> None:
     counts, labels = documents(n_docs=600)
-    fit = fit_head(labels, counts=counts)
+    fit = fit_classifier(labels, counts=counts)
     new_counts, new_labels = documents(seed=1, n_docs=400)
     nothing = np.broadcast_to(base_log_odds(labels, np.ones_like(labels)), labels.shape)
     ones, new_ones = np.ones_like(labels), np.ones_like(new_labels)
@@ -316,7 +337,7 @@ def test_dense_columns_serve_alone_and_with_words() -> None:
     ones = np.ones_like(labels)
 
     def likelihood(**features: Any) -> float:
-        return float(log_likelihoods(fit_head(labels, **features).log_odds, labels, ones).sum())
+        return float(log_likelihoods(fit_classifier(labels, **features).log_odds, labels, ones).sum())
 
     words, topics = likelihood(counts=counts), likelihood(dense=hints)
     assert likelihood(counts=counts, dense=hints) > max(words, topics) + 1.0
@@ -325,27 +346,27 @@ def test_dense_columns_serve_alone_and_with_words() -> None:
 def test_the_penalty_follows_the_noise() -> None:
     counts, labels = documents(n_docs=400)
     noise = np.random.default_rng(0).permuted(labels, axis=0)
-    clean_penalties = fit_head(labels, counts=counts).head.penalties[0]
-    noisy_penalties = fit_head(noise, counts=counts).head.penalties[0]
+    clean_penalties = fit_classifier(labels, counts=counts).head.penalties[0]
+    noisy_penalties = fit_classifier(noise, counts=counts).head.penalties[0]
     assert np.log(noisy_penalties).mean() > np.log(clean_penalties).mean()
 
 
 def test_a_next_round_keeps_folds_and_penalties_and_finds_what_a_cold_one_finds() -> None:
     counts, labels = documents()
     soft = 0.9 * labels + 0.05
-    first = fit_head(labels, counts=counts, settings=SETTINGS)
-    warm = fit_head(soft, counts=counts, settings=SETTINGS, start=first)
-    cold = fit_head(soft, counts=counts, settings=SETTINGS, folds=first.folds)
+    first = fit_classifier(labels, counts=counts, settings=SETTINGS)
+    warm = fit_classifier(soft, counts=counts, settings=SETTINGS, start=first)
+    cold = fit_classifier(soft, counts=counts, settings=SETTINGS, folds=first.folds)
     assert np.array_equal(warm.head.penalties, first.head.penalties)
     np.testing.assert_allclose(warm.log_odds, cold.log_odds, atol=1e-3)
 
 
 def test_a_head_survives_a_file(tmp_path: Any) -> None:
     counts, labels = documents()
-    head = fit_head(labels, counts=counts, dense=labels[:, :2], settings=SETTINGS).head
+    head = fit_classifier(labels, counts=counts, dense=labels[:, :2], settings=SETTINGS).head
     np.savez(tmp_path / "head.npz", allow_pickle=False, **head.arrays())
     with np.load(tmp_path / "head.npz", allow_pickle=False) as stored:
-        again = Head.from_arrays({name: stored[name] for name in head.arrays()})
+        again = LogisticClassifier.from_arrays({name: stored[name] for name in head.arrays()})
     assert np.array_equal(again.log_odds(counts, labels[:, :2]), head.log_odds(counts, labels[:, :2]))
 
 
@@ -373,21 +394,21 @@ def test_what_cannot_be_used_is_named(change: dict[str, Any], message: str) -> N
     counts, labels = documents()
     arguments = {"targets": labels, "counts": counts} | change
     with pytest.raises(DataError, match=message):
-        fit_head(arguments.pop("targets"), **arguments)
+        fit_classifier(arguments.pop("targets"), **arguments)
 
 
 def test_a_start_with_other_features_is_refused() -> None:
     counts, labels = documents()
-    first = fit_head(labels, counts=counts, settings=SETTINGS)
+    first = fit_classifier(labels, counts=counts, settings=SETTINGS)
     with pytest.raises(DataError, match="start from a fit with the same features"):
-        fit_head(labels, counts=counts[:, :3], settings=SETTINGS, start=first)
+        fit_classifier(labels, counts=counts[:, :3], settings=SETTINGS, start=first)
 
 
 @pytest.mark.data
 def test_images_are_labelled_well_and_with_honest_probabilities(data_folder: Path) -> None:
     train, test = catalog.load("scene", folder=data_folder)
     bins = ValueWords().fit(train.corpus)
-    fit = fit_head(train.Y, counts=bins.transform(train.corpus))
+    fit = fit_classifier(train.Y, counts=bins.transform(train.corpus))
     probs = expit(fit.head.log_odds(bins.transform(test.corpus)))
     thresholds = choose_thresholds(train.Y, expit(fit.log_odds))
     reached = metrics.scores(test.Y, probs, thresholds=thresholds)
@@ -397,7 +418,7 @@ def test_images_are_labelled_well_and_with_honest_probabilities(data_folder: Pat
 
 def test_new_documents_need_the_features_of_the_training_documents() -> None:
     counts, labels = documents()
-    head = fit_head(labels, counts=counts, settings=SETTINGS).head
+    head = fit_classifier(labels, counts=counts, settings=SETTINGS).head
     with pytest.raises(DataError, match="trained on counts of words"):
         head.log_odds()
     with pytest.raises(DataError, match="have 3 words"):

@@ -7,32 +7,44 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from palda.annotators.two_coin import TwoCoinModel
-from palda.data import catalog, simulate
-from palda.engine.threads import Threads
+from palda import simulate
+from palda.engine import Threads
 from palda.errors import PaldaError
-from palda.fit import Labelled, Settings, Shard, em, placed, run_em, statistics
-from palda.inputs import first_guess
-from palda.model.implied import implied_stats
-from palda.model.m_step import update_topics
-from palda.model.start import default_n_topics
-from palda.model.state import Params
-from palda.online_em import OnlineRounds, _pieces
-from palda.topic_evidence import TopicPlan, labelled_shards, start_params
+from palda.estimators import initial_label_probs
+from palda.io import catalog
+from palda.models.crowd import TwoCoinModel
+from palda.models.topics import (
+    DocumentShard,
+    EMSettings,
+    OnlineRounds,
+    Params,
+    TopicPlan,
+    TrainingData,
+    default_n_topics,
+    e_step_statistics,
+    em_rounds,
+    implied_stats,
+    labelled_shards,
+    place_shards,
+    run_em,
+    start_params,
+    update_topics,
+)
+from palda.models.topics.online_em import _pieces
 
 WORLD = simulate.documents(600, 4, 6, 60, seed=3, doc_length=40)
 COUNTS, LABELS = WORLD.corpus.counts[:450], WORLD.labels[:450].astype(float)
 HELD_OUT = labelled_shards(WORLD.corpus.counts[450:], WORLD.labels[450:].astype(float))
-SETTINGS = Settings(max_iter=60, tol=1e-4)
+SETTINGS = EMSettings(max_iter=60, tol=1e-4)
 
 
-def begun(*, smoothing: bool = True, settings: Settings = SETTINGS) -> Params:
+def begun(*, smoothing: bool = True, settings: EMSettings = SETTINGS) -> Params:
     return start_params(COUNTS, LABELS, TopicPlan(6, smoothing, settings, [0]), 0)
 
 
-def held_out_bound(shards: list[Shard], params: Params, settings: Settings = SETTINGS) -> float:
+def held_out_bound(shards: list[DocumentShard], params: Params, settings: EMSettings = SETTINGS) -> float:
     """A document, under fixed parameters."""
-    found = statistics(placed(shards, settings), params, settings)
+    found = e_step_statistics(place_shards(shards, settings), params, settings)
     return found.bound / found.n_docs + float(np.log1p(-params.class_prior).sum())
 
 
@@ -57,7 +69,7 @@ def test_passes_are_counted_estimated_and_stop() -> None:
     assert infos[-1].converged
     assert all(info.is_estimate for info in infos)
     shards = labelled_shards(COUNTS, LABELS)
-    first = next(em(shards, rounds[-1][0], SETTINGS))[1]
+    first = next(em_rounds(shards, rounds[-1][0], SETTINGS))[1]
     assert abs(infos[-1].bound - first.bound) < 0.02 * abs(first.bound)
 
 
@@ -78,7 +90,7 @@ def test_annotators_rest_on_as_many_votes_as_they_gave() -> None:
     votes, _ = simulate.crowd(WORLD.labels[:450], [0.95, 0.8, 0.6], seed=1, votes_per_doc=2)
     known = np.full(LABELS.shape, -1, dtype=np.int8)
     model = TwoCoinModel()
-    data = Labelled(COUNTS, known, first_guess(votes, known), votes, model.start(3, LABELS.shape[1]))
+    data = TrainingData(COUNTS, known, initial_label_probs(votes, known), votes, model.start(3, LABELS.shape[1]))
     settings = replace(SETTINGS, annotators=model, rounds=OnlineRounds(), max_iter=5, tol=0.0)
     start = replace(
         start_params(COUNTS, data.guess, TopicPlan(6, True, settings, [0]), 0),
@@ -118,7 +130,7 @@ def test_five_passes_over_reuters_come_within_one_percent_of_batch_em() -> None:
         pytest.skip(str(missing))
     counts, labels = train.X[:600], train.Y[:600].astype(float)
     held_out = labelled_shards(test.X[:200], test.Y[:200].astype(float))
-    settings = Settings(max_iter=200, tol=1e-4)
+    settings = EMSettings(max_iter=200, tol=1e-4)
     start = start_params(counts, labels, TopicPlan(default_n_topics(counts, 10), True, settings, [0]), 0)
     shards = labelled_shards(counts, labels)
     batch = run_em(shards, start, settings).params

@@ -6,10 +6,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from palda import PALDA, CrowdPALDA
-from palda.data import simulate
-from palda.model.state import StepInfo
-from palda.progress import Progress
+from palda import PALDA, CrowdPALDA, simulate
+from palda.estimators import Progress
+from palda.models.topics import StepInfo
 
 LINE = re.compile(r"palda: iteration +(\d+)  bound (-?[\d.e+]+)(  change [+-]\d\.\de[+-]\d\d)?  (done|about .* left)")
 
@@ -39,10 +38,10 @@ def test_nothing_is_shown_unless_asked_for(capsys: pytest.CaptureFixture[str]) -
 def seconds_left(monkeypatch: pytest.MonkeyPatch, changes: list[float], max_iter: int, tol: float) -> float:
     """Estimate after rounds of one second each."""
     clock = iter(float(second) for second in range(1000))
-    monkeypatch.setattr("palda.progress.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("palda.estimators.progress.time.monotonic", lambda: next(clock))
     progress = Progress(verbose=1, max_iter=max_iter, tol=tol)
     seen: list[float] = []
-    monkeypatch.setattr("palda.progress._duration", lambda seconds: seen.append(seconds) or "")
+    monkeypatch.setattr("palda.estimators.progress._duration", lambda seconds: seen.append(seconds) or "")
     for position, change in enumerate(changes, start=1):
         progress.step(info(position, -100.0, change))
     return seen[-1]
@@ -62,7 +61,7 @@ def test_changes_that_do_not_shrink_or_a_tolerance_of_zero_leave_all_allowed_rou
 
 @pytest.mark.parametrize("seconds", [0.2, 40.0, 600.0, 9000.0])
 def test_durations_read_as_people_say_them(seconds: float) -> None:
-    from palda.progress import _duration
+    from palda.estimators.progress import _duration
 
     expected = {0.2: "0 s", 40.0: "40 s", 600.0: "10 min", 9000.0: "2.5 h"}
     assert _duration(seconds) == expected[seconds]

@@ -13,12 +13,10 @@ import pytest
 from scipy import sparse
 from sklearn.naive_bayes import MultinomialNB
 
-from palda import PALDA, CrowdPALDA, TextWords, Votes, load
-from palda.data import simulate
-from palda.data.types import Corpus, Documents
+from palda import PALDA, CrowdPALDA, TextWords, Votes, load, simulate
+from palda.data import Corpus, Documents
 from palda.errors import DataError, PaldaError
-from palda.present import report_documents
-from palda.present.report import render_report, write_report
+from palda.report import documents, render_report, write_report
 
 EVIL = "</script><script>alert(1)</script><!-- <b onclick='x'>&amp;\u2028"
 N_DOCS = 70
@@ -228,8 +226,8 @@ def test_votes_need_a_crowd(known: PALDA, votes: Votes) -> None:
 def test_long_documents_do_not_make_a_page_too_large(
     crowd: CrowdPALDA, votes: Votes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report_documents, "BUDGET", 60_000)
+    monkeypatch.setattr(documents, "BUDGET", 60_000)
     shown = embedded(render_report(crowd, votes=votes, texts=["é" * 5000] * N_DOCS))["documents"]["shown"]
     assert 0 < len(shown) < N_DOCS
-    assert {len(entry["text"]) for entry in shown} == {report_documents.LONGEST_TEXT}
+    assert {len(entry["text"]) for entry in shown} == {documents.LONGEST_TEXT}
     assert len(json.dumps(shown, ensure_ascii=False).encode()) < 60_000 + 100 * len(shown)

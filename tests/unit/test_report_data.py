@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from palda import CrowdPALDA, metrics
-from palda.data import simulate
-from palda.present import report_annotators as people
-from palda.present import report_data as records
-from palda.present.report import _material
-from palda.present.report_documents import documents
+from palda import CrowdPALDA, metrics, simulate
+from palda.report import annotators as people
+from palda.report import records, selected_documents
+from palda.report.page import _material
 
 N_DOCS = 80
 
@@ -98,7 +96,7 @@ def test_a_word_is_as_strong_as_one_state_writes_it_more_often_than_the_other(ma
 
 
 def test_evidence_adds_up_to_what_the_words_predict(material: records.Material) -> None:
-    shown: Any = documents(material)
+    shown: Any = selected_documents(material)
     model, entry = material.model, shown.shown[0]
     row = material.doc_ids.index(entry.id)
     predicted = model.predict_proba(material.counts[[row]])[0]  # type: ignore[index]
@@ -112,19 +110,19 @@ def test_evidence_adds_up_to_what_the_words_predict(material: records.Material) 
 def test_the_least_certain_and_the_most_contested_documents_take_turns(
     material: records.Material, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    everything: Any = documents(material)
+    everything: Any = selected_documents(material)
     by_doubt = max(everything.shown, key=lambda entry: entry.doubt)
     most = max(entry.contested for entry in everything.shown)
     assert everything.shown[0].doubt == by_doubt.doubt
-    monkeypatch.setattr("palda.present.report_documents.MOST_DOCUMENTS", 2)
-    few: Any = documents(material)
+    monkeypatch.setattr("palda.report.documents.MOST_DOCUMENTS", 2)
+    few: Any = selected_documents(material)
     assert few.n_all == N_DOCS
     assert few.shown[0].doubt == by_doubt.doubt
     assert most in {entry.contested for entry in few.shown}
 
 
 def test_votes_stand_under_the_label_they_were_given_for(material: records.Material) -> None:
-    shown: Any = documents(material)
+    shown: Any = selected_documents(material)
     votes: Any = material.votes
     entry = shown.shown[0]
     row = material.doc_ids.index(entry.id)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from palda.annotators.base import AnnotatorBelief
-from palda.suggest import TypicalRates, expected_gain, typical_rates
+from palda.models.crowd import AnnotatorBelief, TypicalRates, expected_gain, typical_rates
 
 
 def entropy(p: float) -> float:

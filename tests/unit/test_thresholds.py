@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from palda import metrics
 from palda.errors import DataError
-from palda.metrics import thresholds
-from palda.metrics.thresholds import choose_thresholds, expected_measure
+from palda.metrics import choose_thresholds, expected_measure, thresholds
 
 MEASURES = ("micro_f1", "macro_f1", "jaccard")
 SCORES: dict[str, Any] = {

@@ -1,1 +1,92 @@
-"""Everything that turns the outside world into arrays."""
+"""Frozen in-memory types for documents and votes, their validation, and transformers to word counts. No files."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from palda.data.columns import codes_of, factorize, given_axis, require_columns, roles, times_of, values_of
+from palda.data.documents import Corpus, Counts, Dataset, Documents, Values
+from palda.data.frozen_arrays import Frozen, Rows, Strings, freeze_fields, names_array, selection
+from palda.data.row_blocks import (
+    CountRows,
+    VoteRows,
+    count_blocks,
+    document_lengths,
+    even_ranges,
+    in_memory,
+    take_counts,
+    take_votes,
+    vote_blocks,
+    weighted_sums,
+    word_doc_counts,
+    word_totals,
+)
+from palda.data.stop_word_lists import LISTED_LANGUAGES, stop_words
+from palda.data.validation import BLANK, DuplicateRule, SourceLocation, shown
+from palda.data.votes import LONG_COLUMNS, VoteRecords, Votes
+
+if TYPE_CHECKING:
+    from palda.data.text_words import TextWords
+    from palda.data.transformer_arrays import words_from_arrays, words_to_arrays
+    from palda.data.value_words import ValueWords
+
+__all__ = [
+    "BLANK",
+    "LISTED_LANGUAGES",
+    "LONG_COLUMNS",
+    "Corpus",
+    "CountRows",
+    "Counts",
+    "Dataset",
+    "Documents",
+    "DuplicateRule",
+    "Frozen",
+    "Rows",
+    "SourceLocation",
+    "Strings",
+    "TextWords",
+    "ValueWords",
+    "Values",
+    "VoteRecords",
+    "VoteRows",
+    "Votes",
+    "codes_of",
+    "count_blocks",
+    "document_lengths",
+    "even_ranges",
+    "factorize",
+    "freeze_fields",
+    "given_axis",
+    "in_memory",
+    "names_array",
+    "require_columns",
+    "roles",
+    "selection",
+    "shown",
+    "stop_words",
+    "take_counts",
+    "take_votes",
+    "times_of",
+    "values_of",
+    "vote_blocks",
+    "weighted_sums",
+    "word_doc_counts",
+    "word_totals",
+    "words_from_arrays",
+    "words_to_arrays",
+]
+
+# These names are imported when they are first used: their modules import large packages.
+_HOMES = {
+    "TextWords": "palda.data.text_words",
+    "ValueWords": "palda.data.value_words",
+    "words_to_arrays": "palda.data.transformer_arrays",
+    "words_from_arrays": "palda.data.transformer_arrays",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,8 +12,8 @@ from sklearn.cluster import kmeans_plusplus
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from palda.data import checks
-from palda.data.types import Values
+from palda.data import validation
+from palda.data.documents import Values
 from palda.errors import DataError
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.data.frozen import Strings
-    from palda.data.types import Counts
+    from palda.data.documents import Counts
+    from palda.data.frozen_arrays import Strings
 
     Floats = NDArray[np.float64]
     RandomState = np.random.RandomState
@@ -137,10 +137,10 @@ class ValueWords(TransformerMixin, BaseEstimator):
         return tags
 
     def _check_options(self) -> None:
-        checks.require_choice(self.scope, ("feature", "pooled"), "scope")
-        checks.require_choice(self.strategy, ("quantile", "kmeans"), "strategy")
-        checks.require_count(self.n_bins, "n_bins", least=2)
-        checks.require_count(self.n_words, "n_words", least=2)
+        validation.require_choice(self.scope, ("feature", "pooled"), "scope")
+        validation.require_choice(self.strategy, ("quantile", "kmeans"), "strategy")
+        validation.require_count(self.n_bins, "n_bins", least=2)
+        validation.require_count(self.n_words, "n_words", least=2)
 
     def _table(self, X: Any, *, reset: bool) -> Floats:
         """Input as numbers that are finite or missing."""

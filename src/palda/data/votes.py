@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from palda.data import checks
-from palda.data.frozen import Frozen, check_unique, freeze_fields, names_array, selection
+from palda.data import validation
+from palda.data.frozen_arrays import Frozen, check_unique, freeze_fields, names_array, selection
 from palda.errors import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from palda.data.frozen import Rows, Strings
+    from palda.data.frozen_arrays import Rows, Strings
 
 __all__ = ["LONG_COLUMNS", "VoteRecords", "Votes"]
 
@@ -201,15 +201,15 @@ class Votes(Frozen):
         annotators: Strings,
         classes: Strings,
         time: NDArray[np.float64] | None = None,
-        duplicates: checks.DuplicateRule = "error",
-        where: checks.Where | None = None,
+        duplicates: validation.DuplicateRule = "error",
+        where: validation.SourceLocation | None = None,
     ) -> Votes:
         """Votes from positions into the three axes; every reader ends here.
 
         A record with ``value`` -1 is a look without a judgement (its ``label`` may be -1 too): it becomes an
         abstention unless the same annotator judged something else in that document.
         """
-        where = where or checks.Where()
+        where = where or validation.SourceLocation()
         n_annotators, n_classes = max(len(annotators), 1), max(len(classes), 1)
         if len(doc_ids) * n_annotators * n_classes > np.iinfo(np.int64).max:
             raise DataError(
@@ -218,8 +218,8 @@ class Votes(Frozen):
             )
         look = doc.astype(np.int64) * n_annotators + annotator
         seen_only = np.empty(0, dtype=np.int64)
-        if len(value) and value.min() == checks.BLANK:
-            judged = np.flatnonzero(value != checks.BLANK)
+        if len(value) and value.min() == validation.BLANK:
+            judged = np.flatnonzero(value != validation.BLANK)
             seen_only = np.setdiff1d(look, look[judged])
             doc, annotator, label, value = doc[judged], annotator[judged], label[judged], value[judged]
             look = look[judged]
@@ -228,11 +228,12 @@ class Votes(Frozen):
 
         def describe(record: int) -> str:
             return (
-                f"the vote {int(value[record])} of annotator {checks.shown(annotators[annotator[record]])} on document "
-                f"{checks.shown(doc_ids[doc[record]])}, class {checks.shown(classes[label[record]])},"
+                f"the vote {int(value[record])} of annotator {validation.shown(annotators[annotator[record]])} on "
+                "document "
+                f"{validation.shown(doc_ids[doc[record]])}, class {validation.shown(classes[label[record]])},"
             )
 
-        kept = checks.keep_one_vote_each(
+        kept = validation.keep_one_vote_each(
             look * n_classes + label,
             value.astype(np.int8, copy=False),
             time=time,
@@ -267,7 +268,7 @@ class Votes(Frozen):
                 f"votes need a numeric array of shape (documents, annotators, classes), not {votes.dtype} "
                 f"of shape {votes.shape}"
             )
-        missing = (votes == checks.BLANK) | (np.isnan(votes) if votes.dtype.kind == "f" else False)
+        missing = (votes == validation.BLANK) | (np.isnan(votes) if votes.dtype.kind == "f" else False)
         bad = ~missing & (votes != 0) & (votes != 1)
         if bad.any():
             place = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -310,8 +311,8 @@ class Votes(Frozen):
         documents: Iterable[object] | None = None,
         classes: Iterable[object] | None = None,
         present_at: float | None = None,
-        duplicates: checks.DuplicateRule = "error",
-        where: checks.Where | None = None,
+        duplicates: validation.DuplicateRule = "error",
+        where: validation.SourceLocation | None = None,
         declared: bool = True,
         **columns: str | None,
     ) -> Votes:
@@ -370,11 +371,11 @@ class VoteRecords:
     doc_ids: Strings
     annotators: Strings
     classes: Strings
-    where: checks.Where
+    where: validation.SourceLocation
     time: NDArray[np.float64] | None = None
     unite: bool = False
 
-    def votes(self, duplicates: checks.DuplicateRule = "error") -> Votes:
+    def votes(self, duplicates: validation.DuplicateRule = "error") -> Votes:
         """What counts of them."""
         rows = self._united() if self.unite else np.arange(len(self.value))
         return Votes.from_codes(
@@ -400,23 +401,21 @@ class VoteRecords:
         documents: Iterable[object] | None = None,
         classes: Iterable[object] | None = None,
         present_at: float | None = None,
-        where: checks.Where | None = None,
+        where: validation.SourceLocation | None = None,
         declared: bool = True,
         **columns: str | None,
     ) -> VoteRecords:
         """Records of a long frame, as ``Votes.from_frame`` reads it."""
-        from palda.data import axes
+        from palda.data.columns import codes_of, require_columns, roles, times_of, values_of
 
-        where = where or checks.Where(first_row=0)
-        found = axes.roles(frame, (*LONG_COLUMNS, "time"), columns, where)
-        axes.require(found, LONG_COLUMNS, frame, where)
-        value = axes.values_of(frame[found["value"]], present_at, where)
-        doc, doc_ids = axes.codes_of(
-            frame[found["doc"]], "document", documents, where, by_name=False, declared=declared
+        where = where or validation.SourceLocation(first_row=0)
+        found = roles(frame, (*LONG_COLUMNS, "time"), columns, where)
+        require_columns(found, LONG_COLUMNS, frame, where)
+        value = values_of(frame[found["value"]], present_at, where)
+        doc, doc_ids = codes_of(frame[found["doc"]], "document", documents, where, by_name=False, declared=declared)
+        annotator, annotators = codes_of(frame[found["annotator"]], "annotator", None, where, declared=declared)
+        label, names = codes_of(
+            frame[found["label"]], "class", classes, where, declared=declared, may_be_blank=value == validation.BLANK
         )
-        annotator, annotators = axes.codes_of(frame[found["annotator"]], "annotator", None, where, declared=declared)
-        label, names = axes.codes_of(
-            frame[found["label"]], "class", classes, where, declared=declared, may_be_blank=value == checks.BLANK
-        )
-        time = axes.times_of(frame[found["time"]], where) if found["time"] else None
+        time = times_of(frame[found["time"]], where) if found["time"] else None
         return cls(doc, annotator, label, value, doc_ids, annotators, names, where, time)

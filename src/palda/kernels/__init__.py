@@ -12,12 +12,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from palda.errors import PaldaError, PaldaWarning
-from palda.kernels.arrays import Bags, Beliefs, Explained, Labels, ShardResult, Speech, Stopping, Topics
+from palda.kernels.arrays import (
+    LEAST_WEIGHT,
+    Bags,
+    Beliefs,
+    ClassWordProbs,
+    Labels,
+    PassLimits,
+    ShardResult,
+    Topics,
+    WordEvidence,
+)
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["Bags", "Beliefs", "Explained", "Labels", "ShardResult", "Speech", "Stopping", "Topics", "active"]
+    from palda.kernels.profiles import SetResult  # noqa: TC004 - its module imports Numba
+
+__all__ = [
+    "LEAST_WEIGHT",
+    "Bags",
+    "Beliefs",
+    "ClassWordProbs",
+    "Labels",
+    "PassLimits",
+    "SetResult",
+    "ShardResult",
+    "Topics",
+    "WordEvidence",
+    "active",
+]
 
 _one_at_a_time = threading.Lock()
 

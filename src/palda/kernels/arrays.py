@@ -15,12 +15,12 @@ __all__ = [
     "LEAST_WEIGHT",
     "Bags",
     "Beliefs",
-    "Explained",
+    "ClassWordProbs",
     "Labels",
+    "PassLimits",
     "ShardResult",
-    "Speech",
-    "Stopping",
     "Topics",
+    "WordEvidence",
 ]
 
 LEAST_WEIGHT = 1e-150
@@ -61,7 +61,7 @@ class Topics(NamedTuple):
     """(words, topics): β, or exp E[log β] when smoothed."""
 
 
-class Stopping(NamedTuple):
+class PassLimits(NamedTuple):
     """When a document's beliefs have settled: counts move by less than ``tolerance`` of their total."""
 
     max_passes: int
@@ -102,7 +102,7 @@ class ShardResult(NamedTuple):
     """Documents that had not settled when their passes were used up."""
 
 
-class Speech(NamedTuple):
+class ClassWordProbs(NamedTuple):
     """How probable each class makes each word with θ at its mean; 0 in every column for a word no topic writes."""
 
     present: NDArray[np.float64]
@@ -111,7 +111,7 @@ class Speech(NamedTuple):
     """P_i0(w), (words, classes)."""
 
 
-class Explained(NamedTuple):
+class WordEvidence(NamedTuple):
     """Labels of new documents, from their words."""
 
     evidence: NDArray[np.float64]

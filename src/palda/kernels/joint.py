@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numba import njit
 
-from palda.kernels.arrays import CAUTION, FARTHEST, FIRST_LEAP, Bags, Labels, ShardResult, Stopping, Topics
+from palda.kernels.arrays import CAUTION, FARTHEST, FIRST_LEAP, Bags, Labels, PassLimits, ShardResult, Topics
 from palda.kernels.loops import FAST, copy, dots, entries_with_mass, label_bound, label_prob, log_norms, weighted_sum
 from palda.kernels.special import digamma, exp, exp_digamma, log_gamma
 
@@ -42,7 +42,7 @@ class _Scratch(NamedTuple):
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
-def joint(bags: Bags, labels: Labels, topics: Topics, stopping: Stopping, pair_counts: Array) -> ShardResult:
+def joint(bags: Bags, labels: Labels, topics: Topics, stopping: PassLimits, pair_counts: Array) -> ShardResult:
     """E-step with q(λ) q(θ | λ) q(u, z) for every document of a shard (maths, eqs. 26-31)."""
     n_docs, n_classes = labels.known.shape
     n_topics = topics.prior.shape[2]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numba import njit
 
-from palda.kernels.arrays import Bags, Beliefs, Labels, ShardResult, Stopping, Topics
+from palda.kernels.arrays import Bags, Beliefs, Labels, PassLimits, ShardResult, Topics
 from palda.kernels.loops import (
     FAST,
     dots,
@@ -47,7 +47,7 @@ class _Scratch(NamedTuple):
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
-def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: Stopping, beliefs: Beliefs) -> ShardResult:
+def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: PassLimits, beliefs: Beliefs) -> ShardResult:
     """E-step of the published model: q(λ) q(θ) q(u) q(z) for every document of a shard (maths, eqs. 8-12)."""
     n_docs, n_classes = labels.known.shape
     word_counts = np.zeros_like(topics.word_weights)
@@ -118,7 +118,7 @@ def _settle(
     log_odds: Array,
     fixed: bool,
     topics: Topics,
-    stopping: Stopping,
+    stopping: PassLimits,
     scratch: _Scratch,
 ) -> tuple[int, float]:
     """Passes until the counts stop moving (negative if they never did), and the tokens' part of the bound."""

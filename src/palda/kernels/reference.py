@@ -14,12 +14,12 @@ from palda.kernels.arrays import (
     LEAST_WEIGHT,
     Bags,
     Beliefs,
-    Explained,
+    ClassWordProbs,
     Labels,
+    PassLimits,
     ShardResult,
-    Speech,
-    Stopping,
     Topics,
+    WordEvidence,
 )
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["explain_away", "joint", "mean_field"]
 
 
-def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: Stopping, beliefs: Beliefs) -> ShardResult:
+def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: PassLimits, beliefs: Beliefs) -> ShardResult:
     """E-step of the published model: q(λ) q(θ) q(u) q(z) for every document of a shard (maths, eqs. 8-12)."""
     n_docs, n_classes = labels.known.shape
     word_counts = np.zeros_like(topics.word_weights)
@@ -95,7 +95,7 @@ class Belief(NamedTuple):
     settled: bool
 
 
-def settle(doc: Document, prior: Array, stopping: Stopping, gamma: Array, delta: Array, Delta: Array) -> Belief:
+def settle(doc: Document, prior: Array, stopping: PassLimits, gamma: Array, delta: Array, Delta: Array) -> Belief:
     """Coordinate ascent until the counts stop moving."""
     expected = expected_log(gamma)
     if doc.fixed:
@@ -205,7 +205,7 @@ def binary_entropy(probs: Array) -> Array:
     return -probs * np.log(inside) - (1 - probs) * np.log1p(-inside)
 
 
-def joint(bags: Bags, labels: Labels, topics: Topics, stopping: Stopping, pair_counts: Array) -> ShardResult:
+def joint(bags: Bags, labels: Labels, topics: Topics, stopping: PassLimits, pair_counts: Array) -> ShardResult:
     """E-step with q(λ) q(θ | λ) q(u, z) for every document of a shard (maths, eqs. 26-31).
 
     ``pair_counts`` is S of every document, (docs, classes, topics), where it starts from and where it ends; of length
@@ -248,7 +248,7 @@ class JointBelief(NamedTuple):
     settled: bool
 
 
-def settle_joint(doc: Document, prior: Array, stopping: Stopping, S: Array | None) -> JointBelief:
+def settle_joint(doc: Document, prior: Array, stopping: PassLimits, S: Array | None) -> JointBelief:
     """Coordinate ascent, (λ, θ) and (u, z) in turn, until the counts stop moving."""
     Delta = updated_labels(doc.known, doc.log_odds)
     if S is None:
@@ -297,7 +297,9 @@ def log_beta(rows: Array) -> Array:
     return result
 
 
-def explain_away(bags: Bags, log_odds: Array, tempers: Array, speech: Speech, stopping: Stopping) -> Explained:
+def explain_away(
+    bags: Bags, log_odds: Array, tempers: Array, speech: ClassWordProbs, stopping: PassLimits
+) -> WordEvidence:
     """Labels of documents whose classes share the explanation of every word (maths, eqs. 33 and 34)."""
     evidence = np.zeros_like(log_odds)
     beliefs = np.zeros_like(log_odds)
@@ -319,7 +321,7 @@ def explain_away(bags: Bags, log_odds: Array, tempers: Array, speech: Speech, st
         n_unsettled += moved > stopping.tolerance
         beliefs[d] = Delta
         evidence[d] = counts @ word_evidence(present, absent, Delta)
-    return Explained(evidence, beliefs, n_unsettled)
+    return WordEvidence(evidence, beliefs, n_unsettled)
 
 
 def word_evidence(present: Array, absent: Array, Delta: Array) -> Array:

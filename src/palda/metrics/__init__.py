@@ -8,13 +8,7 @@ made-up number.
 from __future__ import annotations
 
 from palda.metrics.agreement import SetAgreement, krippendorff_alpha, label_set_alpha
-from palda.metrics.annotators import (
-    AnnotatorPairs,
-    annotator_pairs,
-    annotator_rmse,
-    oracle_quality,
-    oracle_rmse,
-)
+from palda.metrics.annotators import AnnotatorPairs, annotator_pairs, annotator_rmse, oracle_quality, oracle_rmse
 from palda.metrics.calibration import (
     CalibrationCurve,
     calibration_curve,
@@ -33,13 +27,14 @@ from palda.metrics.summary import (
     per_class,
     scores,
 )
-from palda.metrics.thresholds import choose_thresholds, expected_measure
+from palda.metrics.thresholds import Measure, choose_thresholds, expected_measure
 
 __all__ = [
     "AnnotatorPairs",
     "CalibrationCurve",
     "ClassScores",
     "LabelScores",
+    "Measure",
     "SetAgreement",
     "annotator_pairs",
     "annotator_rmse",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.data.types import Votes
+    from palda.data import Votes
     from palda.metrics.tables import Floats
 
     Ints: TypeAlias = NDArray[np.int64]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.data.types import Votes
+    from palda.data import Votes
     from palda.metrics.tables import Floats
 
 __all__ = ["AnnotatorPairs", "annotator_pairs", "annotator_rmse", "oracle_quality", "oracle_rmse"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from palda.data import checks
+from palda.data import validation
 from palda.errors import DataError
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ def truth_table(Y: Any, what: str = "Y_true", shape: tuple[int, int] | None = No
     """Labels as int8: 1 present, 0 absent, -1 unknown (-1 or NaN in the input)."""
     values = _dense(Y, what)
     _check_shape(values, what, shape)
-    unknown = (values == checks.BLANK) | _is_nan(values)
+    unknown = (values == validation.BLANK) | _is_nan(values)
     _check_cells(values, unknown | (values == 0) | (values == 1), what, "1 is present, 0 absent, -1 or NaN unknown")
-    return np.where(unknown, checks.BLANK, values).astype(np.int8)
+    return np.where(unknown, validation.BLANK, values).astype(np.int8)
 
 
 def prediction_table(predictions: Any, shape: tuple[int, int]) -> Labels:
@@ -65,7 +65,7 @@ def number_list(numbers: Any, what: str) -> Floats:
     try:
         return np.asarray(numbers, dtype=np.float64)
     except (TypeError, ValueError):
-        raise DataError(f"{what} need numbers, not {checks.shown(numbers)}") from None
+        raise DataError(f"{what} need numbers, not {validation.shown(numbers)}") from None
 
 
 def _dense(table: Any, what: str) -> NDArray[Any]:

@@ -1,0 +1,265 @@
+"""Rows of counts and votes a stretch at a time, wherever they lie: in memory, or in a folder on disk.
+
+What learns from documents asks for no more than this: how many there are, how long each is, and some of their rows.
+``Counts`` and ``Votes`` in memory give that, and so do those of a shard folder, which are never held as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, cast
+
+import numpy as np
+from scipy import sparse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from palda.data.documents import Counts
+    from palda.data.frozen_arrays import Strings
+    from palda.data.votes import Votes
+
+    Array: TypeAlias = NDArray[np.float64]
+    Rows: TypeAlias = slice | NDArray[np.int64]
+
+CountRows: TypeAlias = "Counts | StoredCounts"
+VoteRows: TypeAlias = "Votes | StoredVotes"
+
+__all__ = [
+    "CountSubset",
+    "StoredCounts",
+    "StoredVotes",
+    "VoteSubset",
+    "count_blocks",
+    "document_lengths",
+    "even_ranges",
+    "in_memory",
+    "stretches",
+    "take_counts",
+    "take_votes",
+    "vote_blocks",
+    "weighted_sums",
+    "word_doc_counts",
+    "word_totals",
+]
+
+_ENTRIES = 1 << 21  # of a stretch: some 25 MB of counts
+
+
+class StoredCounts(Protocol):
+    """Counts (documents, words) that lie somewhere else; rows are read when they are asked for."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Documents and words."""
+
+    @property
+    def nnz(self) -> int:
+        """Entries."""
+
+    @property
+    def indptr(self) -> NDArray[np.int64]:
+        """Where each document's entries start, and where the last one's end."""
+
+    def __getitem__(self, rows: Rows) -> Counts:
+        """Some rows, in memory."""
+
+
+class StoredVotes(Protocol):
+    """Votes that lie somewhere else."""
+
+    @property
+    def n_docs(self) -> int:
+        """Documents, those without votes included."""
+
+    @property
+    def n_annotators(self) -> int:
+        """Annotators."""
+
+    @property
+    def n_classes(self) -> int:
+        """Classes."""
+
+    @property
+    def annotators(self) -> Strings:
+        """Names of the annotators."""
+
+    @property
+    def classes(self) -> Strings:
+        """Names of the classes."""
+
+    @property
+    def doc_ids(self) -> Strings:
+        """Names of the documents."""
+
+    @property
+    def doc_starts(self) -> NDArray[np.int64]:
+        """Where each document's votes start, and where the last one's end."""
+
+    def __len__(self) -> int:
+        """Votes."""
+
+    def take(self, rows: Rows) -> Votes:
+        """Votes on some documents, in memory; the documents may have lost their names."""
+
+
+def in_memory(counts: CountRows) -> TypeGuard[Counts]:
+    """Whether counts are a matrix, not rows to be read."""
+    return sparse.issparse(counts)
+
+
+@dataclass(frozen=True, eq=False)
+class CountSubset:
+    """Some documents of stored counts; none is read before it is asked for."""
+
+    source: StoredCounts
+    rows: NDArray[np.int64]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Documents and words."""
+        return len(self.rows), self.source.shape[1]
+
+    @property
+    def nnz(self) -> int:
+        """Entries."""
+        return int(self.indptr[-1])
+
+    @property
+    def indptr(self) -> NDArray[np.int64]:
+        """Where each document's entries start."""
+        return _starts(self.source.indptr, self.rows)
+
+    def __getitem__(self, rows: Rows) -> Counts:
+        """Some of the rows."""
+        return self.source[self.rows[rows]]
+
+
+@dataclass(frozen=True, eq=False)
+class VoteSubset:
+    """Votes on some documents of stored votes."""
+
+    source: StoredVotes
+    rows: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return int(self.doc_starts[-1])
+
+    @property
+    def n_docs(self) -> int:
+        """Documents."""
+        return len(self.rows)
+
+    @property
+    def n_annotators(self) -> int:
+        """Annotators."""
+        return self.source.n_annotators
+
+    @property
+    def n_classes(self) -> int:
+        """Classes."""
+        return self.source.n_classes
+
+    @property
+    def annotators(self) -> Strings:
+        """Names of the annotators."""
+        return self.source.annotators
+
+    @property
+    def classes(self) -> Strings:
+        """Names of the classes."""
+        return self.source.classes
+
+    @property
+    def doc_ids(self) -> Strings:
+        """Names of the documents."""
+        return self.source.doc_ids[self.rows]
+
+    @property
+    def doc_starts(self) -> NDArray[np.int64]:
+        """Where each document's votes start."""
+        return _starts(self.source.doc_starts, self.rows)
+
+    def take(self, rows: Rows) -> Votes:
+        """Some of them, in memory."""
+        return self.source.take(self.rows[rows])
+
+
+def _starts(starts: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate(([0], np.cumsum(starts[rows + 1] - starts[rows])))
+
+
+def take_counts(counts: CountRows, rows: NDArray[np.int64]) -> CountRows:
+    """Some documents; those of stored counts stay where they are."""
+    if isinstance(counts, CountSubset):
+        return CountSubset(counts.source, counts.rows[rows])
+    return counts[rows] if in_memory(counts) else CountSubset(cast("StoredCounts", counts), rows)
+
+
+def take_votes(votes: VoteRows, rows: NDArray[np.int64]) -> VoteRows:
+    """Votes on some documents; stored ones stay where they are."""
+    from palda.data.votes import Votes
+
+    if isinstance(votes, VoteSubset):
+        return VoteSubset(votes.source, votes.rows[rows])
+    return votes.take(rows) if isinstance(votes, Votes) else VoteSubset(votes, rows)
+
+
+def even_ranges(starts: NDArray[Any], n_parts: int) -> list[tuple[int, int]]:
+    """Ranges of documents with about equal numbers of entries; ``starts`` says where those of each document start.
+
+    A document without any costs something too.
+    """
+    n_docs = len(starts) - 1
+    load = np.arange(n_docs + 1) + np.asarray(starts, dtype=np.int64)
+    cuts = np.unique(np.searchsorted(load, np.linspace(0, load[-1], n_parts + 1)[1:-1]))
+    edges = [0, *(int(cut) for cut in cuts if 0 < cut < n_docs), n_docs]
+    return list(pairwise(edges))
+
+
+def stretches(starts: NDArray[Any]) -> Iterator[slice]:
+    """Ranges of documents that fit into memory easily; ``starts`` says where the entries of each document start."""
+    n_parts = max(1, -(-int(starts[-1]) // _ENTRIES))
+    return (slice(*edges) for edges in even_ranges(starts, n_parts))
+
+
+def count_blocks(counts: CountRows) -> Iterator[tuple[slice, Counts]]:
+    """All rows, a stretch at a time; cut in the same places wherever they lie, so that sums are the same."""
+    for rows in stretches(counts.indptr):
+        yield rows, counts[rows]
+
+
+def vote_blocks(votes: VoteRows) -> Iterator[tuple[slice, Votes]]:
+    """All votes, a stretch of documents at a time."""
+    for rows in stretches(votes.doc_starts):
+        yield rows, votes.take(rows)
+
+
+def document_lengths(counts: CountRows) -> Array:
+    """(documents,): tokens of each document."""
+    return np.concatenate([np.asarray(some.sum(axis=1), dtype=np.float64).ravel() for _, some in count_blocks(counts)])
+
+
+def word_totals(counts: CountRows) -> Array:
+    """(words,): how often each word was written."""
+    parts = (np.asarray(some.sum(axis=0), dtype=np.float64).ravel() for _, some in count_blocks(counts))
+    return np.asarray(sum(parts, start=np.zeros(counts.shape[1])))
+
+
+def word_doc_counts(counts: CountRows) -> NDArray[np.int64]:
+    """(words,): how many documents have each word."""
+    total = np.zeros(counts.shape[1], dtype=np.int64)
+    for _, some in count_blocks(counts):
+        total += np.bincount(some.indices[some.data > 0], minlength=counts.shape[1])
+    return total
+
+
+def weighted_sums(counts: CountRows, dense: Array) -> Array:
+    """(words, columns): Σ over documents of each word's count times the document's row of a dense table."""
+    total = np.zeros((counts.shape[1], dense.shape[1]))
+    for rows, some in count_blocks(counts):
+        total += np.asarray(some.T @ dense[rows], dtype=np.float64)
+    return total

@@ -1,0 +1,310 @@
+"""The only input checks: each finds the first offending row and says in one line what to do about it."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
+
+import numpy as np
+
+from palda.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "BLANK",
+    "DuplicateRule",
+    "SourceLocation",
+    "as_floats",
+    "find_column",
+    "first_duplicate",
+    "is_blank",
+    "keep_one_vote_each",
+    "name_text",
+    "parse_value",
+    "require_choice",
+    "require_count",
+    "require_distributions",
+    "require_number",
+    "require_rates",
+    "require_shape",
+    "shown",
+]
+
+DuplicateRule = Literal["error", "last", "first", "drop"]
+
+BLANK = -1
+"""The value of a cell that holds no judgement. Silence is not a "no"."""
+
+_YES = frozenset({"1", "1.0", "true"})
+_NO = frozenset({"0", "0.0", "false"})
+_BLANKS = frozenset({"", "na", "nan", "null", "<na>"})
+
+ALIASES: dict[str, tuple[str, ...]] = {
+    "doc": (
+        "doc", "doc_id", "docid", "document_id", "task", "task_id", "item", "item_id", "question", "unit", "unit_id",
+        "_unit_id", "example", "example_id", "text_id", "inner_id", "id", "document",
+    ),
+    "annotator": (
+        "annotator", "annotator_id", "worker", "worker_id", "workerid", "_worker_id", "rater", "rater_id",
+        "completed_by", "user", "user_id", "username", "labeler", "labeller", "coder", "performer",
+    ),
+    "label": ("label", "class", "category", "tag"),
+    "labels": ("labels", "label_set", "labelset", "classes", "categories", "tags", "choices"),
+    "value": ("value", "vote", "answer", "judgement", "judgment", "response"),
+    "time": ("timestamp", "created_at", "submitted_at", "updated_at", "_created_at", "submit_time"),
+    "text": ("text", "body", "content", "document_text", "sentence", "post", "abstract", "review", "message"),
+}  # fmt: skip
+"""Column names people use, most specific role name first; matched without regard to case."""
+
+
+@dataclass(frozen=True)
+class SourceLocation:
+    """Where rows came from, so that an error can point at them.
+
+    ``rows`` holds the spreadsheet row of each record; without it, records follow the header without gaps.
+    """
+
+    file: str | None = None
+    rows: NDArray[np.int64] | None = None
+    first_row: int = 2
+
+    def row(self, record: int) -> int:
+        """Row number, as a spreadsheet shows it, of a record counted from 0."""
+        return int(self.rows[record]) if self.rows is not None else record + self.first_row
+
+    def subset(self, records: NDArray[np.int64]) -> SourceLocation:
+        """Return the same place for some of the records."""
+        rows = records + self.first_row if self.rows is None else self.rows[records]
+        return SourceLocation(self.file, rows)
+
+    def fail(self, problem: str, record: int | None = None, column: str | None = None) -> NoReturn:
+        """Raise the one-line error for a record, a column or the whole file."""
+        raise DataError(problem, file=self.file, row=None if record is None else self.row(record), column=column)
+
+
+def shown(value: object, width: int = 60) -> str:
+    """Return the value as it may stand in a one-line message: quoted, one line, not longer than ``width``."""
+    text = repr(value)
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def find_column(header: Sequence[str], role: str, given: str | None, where: SourceLocation) -> str | None:
+    """Column that plays ``role``: the one given by the caller, else the first alias that occurs."""
+    if given is not None:
+        if given in header:
+            return given
+        near = difflib.get_close_matches(given, header, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; the columns are {listed(header)}"
+        where.fail(f"there is no column {given!r} for the {role}{hint}")
+    lowered = {name.lower(): name for name in reversed(header)}
+    return next((lowered[alias] for alias in ALIASES[role] if alias in lowered), None)
+
+
+def listed(names: Iterable[object], most: int = 8) -> str:
+    """Return a short enumeration for a message."""
+    names = list(names)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(shown(name) for name in names[:most]) + more
+
+
+def is_blank(value: object) -> bool:
+    """Whether a cell says nothing: None, NaN, or a blank string."""
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return True
+    if isinstance(value, str):
+        return value.strip().lower() in _BLANKS
+    return type(value).__name__ in {"NAType", "NaTType"}
+
+
+def name_text(value: object) -> str:
+    """Return an id or name as text: 7, 7.0 and "7" are one name, surrounding blanks do not count, nothing is ""."""
+    if isinstance(value, str):
+        return value.strip()
+    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
+        return ""
+    if isinstance(value, (float, np.floating)):
+        if np.isnan(value):
+            return ""
+        if float(value).is_integer():
+            return str(int(value))
+    return str(value).strip()
+
+
+def parse_value(value: object, present_at: float | None = None) -> int | None:
+    """Vote in a cell: 1, 0, ``BLANK`` for no judgement, or None when it is not a vote.
+
+    With ``present_at`` the cell is a score, and scores from there up mean "present".
+    """
+    if is_blank(value):
+        return BLANK
+    if present_at is not None:
+        try:
+            score = float(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError, OverflowError):
+            return None
+        return None if np.isnan(score) else int(score >= present_at)
+    text = str(value).strip().lower()
+    if text in _YES:
+        return 1
+    return 0 if text in _NO else None
+
+
+def value_problem(value: object, present_at: float | None) -> str:
+    """Say why a cell is not a vote and what to write instead."""
+    if present_at is not None:
+        return f"{shown(value)} is not a number; present_at={present_at:g} needs scores or blanks"
+    try:
+        is_score = np.isfinite(float(value))  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        is_score = False
+    hint = (
+        "leave the cell blank for no judgement, or pass present_at= to turn scores into votes"
+        if is_score
+        else "a vote is 1 for present, 0 for absent, blank for no judgement"
+    )
+    return f"{shown(value)} is not 0, 1 or blank; {hint}"
+
+
+def first_duplicate(names: Sequence[str] | NDArray[Any]) -> tuple[int, int] | None:
+    """Positions of the first name that occurs twice."""
+    seen: dict[Any, int] = {}
+    for position, name in enumerate(names):
+        if name in seen:
+            return seen[name], position
+        seen[name] = position
+    return None
+
+
+def unknown_name(name: str, known: Collection[str], kind: str, n_known: int | None = None) -> str:
+    """Message for a vote on something that is not there, with the nearest known name.
+
+    ``n_known`` says how many names there are where ``known`` holds some of them only.
+    """
+    near = difflib.get_close_matches(name, list(known)[:20_000], n=1)
+    hint = f"did you mean {near[0]!r}?" if near else "correct the name, or leave it out"
+    size = len(known) if n_known is None else n_known
+    return f"{kind} {shown(name)} is not among the {size} known ones; {hint}"
+
+
+def keep_one_vote_each(
+    key: NDArray[np.int64],
+    value: NDArray[np.int8],
+    *,
+    time: NDArray[np.float64] | None,
+    rule: DuplicateRule,
+    describe: Any,
+    where: SourceLocation,
+) -> NDArray[np.int64]:
+    """Records to keep, sorted by ``key``, so that each key (document, annotator, class) has one vote.
+
+    Equal votes count once. Where all votes of a key have a time, the latest counts. Anything else is a contradiction
+    that ``rule`` settles: ``"last"`` or ``"first"`` in file order, ``"drop"`` takes no vote at all, ``"error"``
+    names both rows. ``describe(record)`` puts the pair into words.
+    """
+    require_choice(rule, get_args(DuplicateRule), "duplicates")
+    if time is None:
+        undated = np.ones(len(key), dtype=bool)
+        order = _stable_order(key)
+    else:
+        undated = np.isin(key, key[np.isnan(time)])  # one vote without a time leaves all of its key in file order
+        order = np.lexsort((np.where(undated, 0.0, time), key))
+    ordered = key[order]
+    starts_run = np.ones(len(order), dtype=bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=starts_run[1:])
+    if starts_run.all():
+        return order
+    ends_run = np.roll(starts_run, -1)
+    votes = value[order]
+    starts = np.flatnonzero(starts_run)
+    conflicts = np.minimum.reduceat(votes, starts) != np.maximum.reduceat(votes, starts)
+    contested = conflicts & undated[order[starts]]
+    if rule == "error" and contested.any():
+        run = starts[contested]
+        clash = min((_first_clash(order, votes, start) for start in run), key=lambda pair: pair[1])
+        where.fail(
+            f"{describe(clash[1])} contradicts row {where.row(clash[0])}; keep one of them, "
+            "or choose with duplicates='last', 'first' or 'drop'",
+            clash[1],
+        )
+    kept = order[ends_run]
+    if rule == "first":
+        kept[contested] = order[starts[contested]]
+    return kept[~contested] if rule == "drop" else kept
+
+
+def _stable_order(key: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Argsort that keeps file order among equal keys.
+
+    Key and position share one integer where they fit, because NumPy sorts plain integers ten times faster than it
+    argsorts them; and a file that is sorted already costs nothing.
+    """
+    position = np.arange(len(key), dtype=np.int64)
+    if len(key) < 2 or bool(np.all(key[1:] >= key[:-1])):
+        return position
+    bits = len(key).bit_length()
+    if int(key.max()) >= 1 << (62 - bits):
+        return np.argsort(key, kind="stable")
+    both = key << bits
+    both |= position
+    both.sort()
+    both &= (1 << bits) - 1
+    return both
+
+
+def _first_clash(order: NDArray[np.int64], votes: NDArray[np.int8], start: int) -> tuple[int, int]:
+    """Return the first record of a run and the first later one that contradicts it."""
+    stop = start + 1
+    while votes[stop] == votes[start]:
+        stop += 1
+    return int(order[start]), int(order[stop])
+
+
+def as_floats(given: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Return a copy as an array of numbers, or name the argument that holds none."""
+    try:
+        return np.array(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{name} must be numbers, not {shown(given)}") from None
+
+
+def require_count(value: object, name: str, least: int = 1) -> None:
+    """Complain unless the argument is a whole number, as sizes and seeds are."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise DataError(f"{name} must be a whole number from {least}, not {shown(value)}")
+
+
+def require_number(value: ArrayLike, low: float, high: float, name: str) -> None:
+    """Complain unless the argument is one number from ``low`` to ``high``."""
+    number = as_floats(value, name)
+    if number.ndim or not low <= number <= high:
+        raise DataError(f"{name} must be a number from {low:g} to {high:g}, not {shown(value)}")
+
+
+def require_choice(value: object, choices: Collection[object], name: str) -> None:
+    """Complain unless the argument is one of the words that it may be."""
+    if value not in choices:
+        raise DataError(f"{name} must be one of {listed(choices)}, not {shown(value)}")
+
+
+def require_shape(array: NDArray[Any], shape: tuple[int, ...], name: str) -> None:
+    """Complain about an array that does not fit the others."""
+    if array.shape != shape:
+        raise DataError(f"{name} must have shape {shape} here, not {array.shape}")
+
+
+def require_rates(rates: NDArray[np.float64], name: str) -> None:
+    """Complain about the first rate outside 0 to 1."""
+    wrong = rates[~((rates >= 0) & (rates <= 1))]
+    if len(wrong):
+        raise DataError(f"{name} must lie between 0 and 1, but one is {wrong[0]:g}")
+
+
+def require_distributions(probs: NDArray[np.float64], name: str) -> None:
+    """Complain unless every row holds probabilities that sum to 1."""
+    if not ((probs >= 0).all() and np.allclose(probs.sum(axis=-1), 1.0, rtol=0, atol=1e-5)):
+        raise DataError(f"{name} must be probabilities that sum to 1")

@@ -1,0 +1,55 @@
+"""Progress of a long fit, on standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from palda.models.topics import StepInfo
+
+__all__ = ["Progress", "note"]
+
+
+def note(text: str) -> None:
+    """A line of its own."""
+    sys.stderr.write(f"palda: {text}\n")
+
+
+class Progress:
+    """A line a round: iteration, bound, how much it grew, and about how long it will take until it has settled."""
+
+    def __init__(self, *, verbose: int, max_iter: int, tol: float) -> None:
+        self._verbose = verbose
+        self._max_iter = max_iter
+        self._tol = tol
+        self._started = time.monotonic()
+        self._changes: list[float] = []
+
+    def step(self, info: StepInfo) -> None:
+        """Show a round, if anybody wants to see it."""
+        if not self._verbose:
+            return
+        self._changes.append(info.change)
+        change = "" if np.isinf(info.change) else f"  change {info.change:+.1e}"
+        left = "done" if info.converged else f"about {_duration(self._seconds_left(info))} left"
+        sys.stderr.write(f"palda: iteration {info.iteration:3d}  bound {info.bound:.6g}{change}  {left}\n")
+
+    def _seconds_left(self, info: StepInfo) -> float:
+        """Changes shrink about geometrically; go on like that until the tolerance or the last allowed round."""
+        seconds_a_round = (time.monotonic() - self._started) / len(self._changes)  # a fit may start in the middle
+        most = self._max_iter - info.iteration
+        recent = [change for change in self._changes[-5:] if 0 < change < np.inf]
+        if len(recent) >= 2 and recent[-1] < recent[0] and self._tol > 0:
+            rate = (recent[-1] / recent[0]) ** (1 / (len(recent) - 1))
+            most = min(most, int(np.ceil(max(np.log(self._tol / recent[-1]) / np.log(rate), 1))))
+        return seconds_a_round * most
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,153 @@
+"""Annotations, one person's answer for one document, and how a pile of them becomes a ``Dataset``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from palda.data import Dataset, Documents, VoteRecords, names_array, validation
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from palda.data import Strings
+
+__all__ = ["Annotation", "dataset_from_annotations", "records_from_matrix"]
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """What one annotator answered about one document.
+
+    ``present`` None means a look without a judgement; an empty ``present`` is the empty set: no class applies.
+    ``absent`` None means that every class not named is absent; a collection names the classes judged absent, and the
+    rest were not judged.
+    """
+
+    doc: str
+    annotator: str
+    present: Collection[str] | None
+    row: int
+    absent: Collection[str] | None = None
+    time: float | None = None
+    gold: bool = False
+
+
+def dataset_from_annotations(
+    annotations: Sequence[Annotation],
+    texts: Mapping[str, str],
+    *,
+    file: str,
+    classes: Iterable[str] | None = None,
+    partial: bool = False,
+    duplicates: validation.DuplicateRule = "error",
+    fields: Mapping[str, NDArray[Any]] | None = None,
+) -> Dataset:
+    """Dataset over the documents of ``texts`` (those nobody judged included) from votes and gold annotations.
+
+    The classes are the given ones, else all that any annotation names, sorted. With ``partial``, a class that an
+    annotation does not name was not judged.
+    """
+    where = validation.SourceLocation(file, np.array([annotation.row for annotation in annotations], dtype=np.int64))
+    axis = _class_axis(annotations, classes, where)
+    matrix = _vote_matrix(annotations, axis, partial=partial)
+    doc_ids = names_array(texts)
+    place = {doc: position for position, doc in enumerate(doc_ids)}
+    doc = np.array([place[annotation.doc] for annotation in annotations], dtype=np.int64)
+    is_gold = np.array([annotation.gold for annotation in annotations], dtype=bool)
+    for record, annotation in enumerate(annotations):
+        if not annotation.gold and not annotation.annotator:
+            where.fail("the annotator is blank; every annotation needs one", record)
+    voters = [annotation.annotator for annotation in annotations if not annotation.gold]
+    annotators = names_array(sorted(set(voters)))
+    who = {name: position for position, name in enumerate(annotators)}
+    votes = records_from_matrix(
+        doc[~is_gold],
+        np.array([who[name] for name in voters], dtype=np.int64),
+        matrix[~is_gold],
+        doc_ids=doc_ids,
+        annotators=annotators,
+        classes=axis,
+        time=_times([annotation for annotation in annotations if not annotation.gold]),
+        where=where.subset(np.flatnonzero(~is_gold)),
+    ).votes(duplicates)
+    gold = _gold_matrix(doc[is_gold], matrix[is_gold], len(doc_ids), where.subset(np.flatnonzero(is_gold)), axis)
+    texts_array = np.empty(len(doc_ids), dtype=object)
+    texts_array[:] = list(texts.values())
+    return Dataset(Documents(doc_ids, texts_array, fields or {}), votes, gold)
+
+
+def records_from_matrix(
+    doc: NDArray[np.integer[Any]],
+    annotator: NDArray[np.integer[Any]],
+    matrix: NDArray[np.int8],
+    *,
+    doc_ids: Strings,
+    annotators: Strings,
+    classes: Strings,
+    where: validation.SourceLocation,
+    time: NDArray[np.float64] | None = None,
+    unite: bool = False,
+) -> VoteRecords:
+    """Records of one row an annotation: ``matrix[a, c]`` is 1, 0, or -1 for no judgement; an all -1 row abstains."""
+    record, label = np.nonzero(matrix != validation.BLANK)
+    silent = np.flatnonzero((matrix == validation.BLANK).all(axis=1))
+    value = np.concatenate((matrix[record, label], np.full(len(silent), validation.BLANK, dtype=np.int8)))
+    record = np.concatenate((record, silent))
+    label = np.concatenate((label, np.full(len(silent), -1)))
+    time = None if time is None else time[record]
+    return VoteRecords(
+        doc[record], annotator[record], label, value, doc_ids, annotators, classes, where.subset(record), time, unite
+    )
+
+
+def _class_axis(
+    annotations: Sequence[Annotation], classes: Iterable[str] | None, where: validation.SourceLocation
+) -> Strings:
+    named = [{*(annotation.present or ()), *(annotation.absent or ())} for annotation in annotations]
+    if classes is None:
+        return names_array(sorted(set().union(*named)))
+    axis = names_array(classes)
+    known = set(axis)
+    for record, names in enumerate(named):
+        for name in sorted(names - known):
+            where.fail(validation.unknown_name(name, axis.tolist(), "class"), record)
+    return axis
+
+
+def _vote_matrix(annotations: Sequence[Annotation], axis: Strings, *, partial: bool) -> NDArray[np.int8]:
+    place = {name: position for position, name in enumerate(axis)}
+    matrix = np.full((len(annotations), len(axis)), validation.BLANK, dtype=np.int8)
+    for row, annotation in zip(matrix, annotations, strict=True):
+        if annotation.present is None:
+            continue
+        if annotation.absent is None and not partial:
+            row[:] = 0
+        row[[place[name] for name in annotation.absent or ()]] = 0
+        row[[place[name] for name in annotation.present]] = 1
+    return matrix
+
+
+def _times(annotations: Sequence[Annotation]) -> NDArray[np.float64] | None:
+    """Times only when every annotation has one: a mixture cannot be ordered."""
+    times = [annotation.time for annotation in annotations]
+    return None if None in times or not times else np.array(times, dtype=np.float64)
+
+
+def _gold_matrix(
+    doc: NDArray[np.int64], matrix: NDArray[np.int8], n_docs: int, where: validation.SourceLocation, classes: Strings
+) -> NDArray[np.int8]:
+    gold = np.full((n_docs, matrix.shape[1]), validation.BLANK, dtype=np.int8)
+    for record, (row, known) in enumerate(zip(doc, matrix, strict=True)):
+        clash = np.flatnonzero((known != validation.BLANK) & (gold[row] != validation.BLANK) & (known != gold[row]))
+        if len(clash):
+            where.fail(
+                f"this gold annotation contradicts an earlier one on class {validation.shown(classes[clash[0]])}",
+                record,
+            )
+        gold[row] = np.where(known == validation.BLANK, gold[row], known)
+    return gold

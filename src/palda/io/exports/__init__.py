@@ -1,0 +1,1 @@
+"""Exports of labelling platforms, one platform per file."""

@@ -1,0 +1,266 @@
+"""Exports of doccano: a file for each user, in a zip archive or a folder."""
+
+from __future__ import annotations
+
+import io
+import struct
+import warnings
+import zipfile
+import zlib
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from palda.data import validation
+from palda.errors import DataError, PaldaWarning
+from palda.io.exports.rows import ABSTAINED, Answer, Export, Row, class_names, is_empty, parse_json
+from palda.io.files import csv_rows, decode_text, file_name, json_lines, read_bytes
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from palda.data import Dataset
+
+    EmptyRule = Literal["none", "abstained", "missing"]
+
+__all__ = ["MOST_FILES", "MOST_UNPACKED_BYTES", "read_doccano"]
+
+MOST_FILES = 10_000
+MOST_UNPACKED_BYTES = 1 << 30
+"""An archive that would unpack to more than this is refused: texts do not get so large, but traps do."""
+
+_SUFFIXES = frozenset({".jsonl", ".json", ".csv"})
+_TEXT_FIELDS = ("text", "data", "filename")
+_OWN_FIELDS = ("id", "Comments")
+_LABEL_FIELDS = ("label", "labels", "categories", "cats")
+_BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, struct.error)
+
+
+def read_doccano(
+    path: str | os.PathLike[str],
+    *,
+    text: str | None = None,
+    label: str | None = None,
+    classes: Iterable[str] | None = None,
+    partial: bool = False,
+    empty: EmptyRule | None = None,
+    duplicates: validation.DuplicateRule = "error",
+    encoding: str | None = None,
+) -> Dataset:
+    """Dataset from a doccano export of text classification, in which every user has a file.
+
+    The name of a file is the annotator. ``unknown.jsonl``, which some versions write, holds documents that nobody
+    labelled. ``all.jsonl`` comes from projects that share annotations across users: it does not tell who said what,
+    so it is refused.
+
+    doccano writes an empty list both for "no class applies" and for a document that the user never opened, unless
+    only approved documents are exported: then a user's file holds just the documents that this user marked as done.
+
+    Parameters
+    ----------
+    path
+        The exported zip archive, a folder with the files in it, or the file of one user: JSONL, JSON or CSV.
+        Nothing is unpacked to disk. An archive may hold up to 10,000 files and 1 GiB.
+    text
+        Field that holds the text, by default ``text``, as doccano calls it.
+    label
+        Field that holds the classes, by default ``label``; CSV joins them with ``#``.
+    classes
+        Names of the classes in the order wanted; any other is an error. By default those that were chosen, sorted.
+    partial
+        A class that a list does not name was not judged, rather than absent.
+    empty
+        What an empty list means: ``"none"`` (no class applies), ``"abstained"`` (looked, but gave no judgement) or
+        ``"missing"`` (never looked). By default it is "none" when the users have different documents, as in an export
+        of approved documents only, and else "missing", with a warning.
+    duplicates
+        What counts when one user has different labels for one document: ``"last"``, ``"first"``, ``"drop"`` (neither)
+        or ``"error"``.
+    encoding
+        Encoding of files that are not UTF-8.
+
+    Returns
+    -------
+    Dataset
+        Documents with their meta data as fields, votes, and no gold labels.
+    """
+    validation.require_choice(empty, (None, "none", "abstained", "missing"), "empty")
+    file = file_name(path)
+    known = None if classes is None else list(classes)
+    users = [(source.user, list(_rows(source, encoding))) for source in _sources(path)]
+    header = list(dict.fromkeys(name for _, rows in users for row in rows for name in row.cells))
+    text_name = _field(header, text, _TEXT_FIELDS, "text", file)
+    label_name = _field(header, label, _LABEL_FIELDS, "label", file)
+    export = Export()
+    looks: list[_Look] = []
+    for user, rows in users:
+        for row in rows:
+            doc = row.name("id")
+            fields = {
+                name: cell for name, cell in row.cells.items() if name not in {*_OWN_FIELDS, text_name, label_name}
+            }
+            export.add_document(row, doc, row.text(text_name), fields)
+            if user != "unknown":
+                looks.append(_Look(row, doc, user, _labels(row, label_name, known)))
+    rule = empty or _guess_empty(looks, file)
+    for look in looks:
+        if look.labels or rule != "missing":
+            answer = ABSTAINED if not look.labels and rule == "abstained" else Answer(look.labels)
+            export.add_annotation(look.row, look.doc, look.user, answer)
+    return export.dataset(path, classes=known, partial=partial, duplicates=duplicates)
+
+
+class _Look(NamedTuple):
+    row: Row
+    doc: str
+    user: str
+    labels: list[str]
+
+
+def _field(header: Sequence[str], given: str | None, usual: Iterable[str], role: str, file: str) -> str:
+    if given is not None:
+        return validation.find_column(header, role, given, validation.SourceLocation(file)) or given
+    found = next((name for name in usual if name in header), None)
+    if found is None:
+        problem = f"no field holds the {role}; choose one of {validation.listed(header)} with {role}='...'"
+        raise DataError(problem if header else "holds no documents", file=file)
+    return found
+
+
+def _labels(row: Row, field: str, known: Sequence[str] | None) -> list[str]:
+    value = row.cells.get(field)
+    if is_empty(value):
+        return []
+    if isinstance(value, str):
+        value = value.split("#") if row.file.lower().endswith(".csv") else [value]
+    names = class_names(value)
+    if names is None:
+        row.fail(f"{validation.shown(value)} is not a list of classes; only text classification can be read", field)
+    for name in names:
+        if known is not None and name not in known:
+            row.fail(validation.unknown_name(name, known, "class"), field)
+    return names
+
+
+def _guess_empty(looks: Sequence[_Look], file: str) -> EmptyRule:
+    """Whether an empty list is an answer: only if users have different documents, those they marked as done."""
+    empty = [look for look in looks if not look.labels]
+    docs: dict[str, set[str]] = {}
+    for look in looks:
+        docs.setdefault(look.user, set()).add(look.doc)
+    if not empty or len(set(map(frozenset, docs.values()))) > 1:
+        return "none"
+    warnings.warn(
+        f"{file}: {len(empty)} documents without labels, the first in {empty[0].row.file}, row {empty[0].row.number}, "
+        "were taken as not looked at by that user; export only approved documents, or pass empty='none' if no class "
+        "applies to them (empty='missing' for no warning)",
+        PaldaWarning,
+        stacklevel=3,
+    )
+    return "missing"
+
+
+# Files
+
+
+class _Source(NamedTuple):
+    user: str
+    file: str
+    content: bytes
+
+
+def _sources(path: str | os.PathLike[str]) -> list[_Source]:
+    """Files of the users, in the order of their names."""
+    sources = _in_folder(Path(path)) if Path(path).is_dir() else _in_file(path)
+    if not sources:
+        raise DataError("holds no .jsonl, .json or .csv file; export from doccano as JSONL", file=file_name(path))
+    for source in sources:
+        if source.user == "all":
+            raise DataError(
+                "does not tell who said what: the project shares annotations across users; switch 'Share annotations "
+                "across all users' off in its settings and export again, which gives a file for each user",
+                file=source.file,
+            )
+    return sorted(sources, key=lambda source: (source.user, source.file))
+
+
+def _source(file: str, content: bytes) -> _Source:
+    return _Source(PurePosixPath(file).stem, file, content)
+
+
+def _is_export(file: str) -> bool:
+    name = PurePosixPath(file)
+    return name.suffix.lower() in _SUFFIXES and not name.name.startswith(".") and "__MACOSX" not in name.parts
+
+
+def _in_folder(folder: Path) -> list[_Source]:
+    try:
+        found = [item for item in folder.iterdir() if _is_export(item.name)]
+    except OSError as refused:
+        raise DataError(f"cannot be read: {refused.strerror or refused}", file=folder.name) from refused
+    return [_source(f"{folder.name}/{item.name}", read_bytes(item)) for item in found]
+
+
+def _in_file(path: str | os.PathLike[str]) -> list[_Source]:
+    content = read_bytes(path)
+    if not content.startswith(b"PK"):
+        return [_source(file_name(path), content)] if _is_export(file_name(path)) else []
+    try:
+        return _in_archive(content, file_name(path))
+    except DataError:
+        raise
+    except _BROKEN_ARCHIVE as broken:
+        raise DataError(f"the archive is damaged ({broken}); export it again", file=file_name(path)) from None
+
+
+def _in_archive(content: bytes, name: str) -> list[_Source]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = [member for member in archive.infolist() if not member.is_dir() and _is_export(member.filename)]
+        # zipfile never gives more than the size that is stated, so the sum of those is all that can come out
+        if len(members) > MOST_FILES or sum(member.file_size for member in members) > MOST_UNPACKED_BYTES:
+            raise DataError(
+                f"would unpack to more than {MOST_FILES} files or {MOST_UNPACKED_BYTES >> 20} MiB; unpack it yourself "
+                "and give the folder",
+                file=name,
+            )
+        for member in members:
+            if member.flag_bits & 1:
+                raise DataError(f"{member.filename} is encrypted; unpack it and give the folder", file=name)
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise DataError(
+                    f"{member.filename} is packed in an unusual way; unpack it and give the folder", file=name
+                )
+        return [_source(f"{name}/{member.filename}", archive.read(member)) for member in members]
+
+
+def _rows(source: _Source, encoding: str | None) -> Iterator[Row]:
+    text = decode_text(source.content, encoding, source.file)
+    suffix = PurePosixPath(source.file).suffix.lower()
+    if suffix == ".csv":
+        yield from _csv_records(text, source.file)
+    elif suffix == ".json":
+        yield from _json_records(text, source.file)
+    else:
+        for number, record in json_lines(text, source.file):
+            yield Row(source.file, number, record)
+
+
+def _csv_records(text: str, file: str) -> Iterator[Row]:
+    rows = csv_rows(io.StringIO(text, newline=""), ",", file)
+    _, header = next(rows, (0, []))
+    for number, cells in rows:
+        if len(cells) != len(header):
+            problem = f"has {len(cells)} cells where the header has {len(header)}"
+            raise DataError(problem, file=file, row=number)
+        yield Row(file, number, dict(zip(header, cells, strict=True)))
+
+
+def _json_records(text: str, file: str) -> Iterator[Row]:
+    try:
+        records = parse_json(text) if text.strip() else []
+    except ValueError as broken:
+        raise DataError(f"is not JSON: {broken}", file=file) from None
+    for number, record in enumerate(records if isinstance(records, list) else [records], start=1):
+        if not isinstance(record, dict):
+            raise DataError(f"{validation.shown(record)} is not an object", file=file, row=number)
+        yield Row(file, number, record)

@@ -1,0 +1,235 @@
+"""What the readers of annotation platforms share: rows that know their place, cells, and documents as they turn up."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import mktime_tz, parsedate_tz
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from palda.data import validation
+from palda.errors import DataError
+from palda.io.annotations import Annotation, dataset_from_annotations
+from palda.io.files import file_name, read_table
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from palda.data import Dataset
+
+    Source = str | os.PathLike[str]
+
+__all__ = [
+    "ABSTAINED",
+    "Answer",
+    "Export",
+    "Row",
+    "class_names",
+    "is_empty",
+    "is_true",
+    "moment",
+    "parse_json",
+    "table_rows",
+    "text_field",
+]
+
+
+class Answer(NamedTuple):
+    """Classes one person found present and absent, with the meaning they have in ``Annotation``."""
+
+    present: Collection[str] | None
+    absent: Collection[str] | None = None
+
+
+ABSTAINED = Answer(None)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One record of an export and where it stands: a spreadsheet row, a line, or the number of a task."""
+
+    file: str
+    number: int
+    cells: Mapping[str, Any]
+
+    def fail(self, problem: str, column: str | None = None) -> NoReturn:
+        """Raise the one-line error that points here."""
+        raise DataError(problem, file=self.file, row=self.number, column=column)
+
+    def name(self, column: str) -> str:
+        """An id or a name; blank when the cell is."""
+        value = self.cells.get(column)
+        if isinstance(value, (dict, list)):
+            self.fail(f"{validation.shown(value)} is not a name", column)
+        return validation.name_text(value)
+
+    def text(self, column: str | None) -> str:
+        """A text as it was written; blank when there is no such column or its cell is blank."""
+        value = None if column is None else self.cells.get(column)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, (dict, list)):
+            self.fail(f"{validation.shown(value)} is not text; name the text with text='...'", column)
+        return validation.name_text(value)
+
+
+class Export:
+    """Documents and annotations of an export, gathered row by row."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._fields: dict[str, dict[str, Any]] = {}
+        self._annotations: list[Annotation] = []
+        self._classes: set[str] = set()
+
+    def add_document(self, row: Row, doc: str, text: str, fields: Mapping[str, Any]) -> None:
+        """Meet a document, perhaps again; its other fields are taken from the first time."""
+        if not doc:
+            row.fail("the document id is blank")
+        known = self._texts.setdefault(doc, text)
+        if known.strip() != text.strip():
+            row.fail(
+                f"document {validation.shown(doc)} has the text {validation.shown(text, 40)} here but "
+                f"{validation.shown(known, 40)} before; one id must stand for one text"
+            )
+        if doc not in self._fields:
+            self._fields[doc] = dict(fields)
+
+    def add_annotation(
+        self,
+        row: Row,
+        doc: str,
+        annotator: str,
+        answer: Answer,
+        *,
+        time: float | None = None,
+        gold: bool = False,
+    ) -> None:
+        """Take down what somebody answered, or with ``gold`` what is true, about a document met before."""
+        if not annotator and not gold:
+            row.fail("the annotator is blank; write a name there or remove the annotation")
+        self._annotations.append(
+            Annotation(doc, annotator, answer.present, row.number, answer.absent, time=time, gold=gold)
+        )
+
+    def add_classes(self, names: Iterable[str]) -> None:
+        """Learn of classes that were asked about, whether or not anybody chose them."""
+        self._classes.update(names)
+
+    def dataset(
+        self,
+        path: Source,
+        *,
+        classes: Iterable[str] | None,
+        partial: bool,
+        duplicates: validation.DuplicateRule,
+    ) -> Dataset:
+        """Everything gathered; without ``classes``, the classes are those asked about or chosen, sorted."""
+        validation.require_choice(duplicates, ("error", "last", "first", "drop"), "duplicates")
+        if classes is None and self._classes:
+            names = set(self._classes)
+            for annotation in self._annotations:
+                names.update(annotation.present or (), annotation.absent or ())
+            classes = sorted(names)
+        return dataset_from_annotations(
+            self._annotations,
+            self._texts,
+            file=file_name(path),
+            classes=classes,
+            partial=partial,
+            duplicates=duplicates,
+            fields=self._columns(),
+        )
+
+    def _columns(self) -> dict[str, np.ndarray[Any, Any]]:
+        columns: dict[str, np.ndarray[Any, Any]] = {}
+        for position, fields in enumerate(self._fields.values()):
+            for name, value in fields.items():
+                if name not in columns:
+                    columns[name] = np.full(len(self._fields), None, dtype=object)
+                columns[name][position] = value
+        return columns
+
+
+def table_rows(path: Source, encoding: str | None) -> tuple[list[str], list[Row]]:
+    """Header and rows of a table; rows without any content are passed over."""
+    table = read_table(path, encoding)
+    header = [str(column) for column in table.frame.columns]
+    columns = [table.frame[column].tolist() for column in table.frame.columns]
+    rows = [
+        Row(file_name(path), table.where.row(record), dict(zip(header, cells, strict=True)))
+        for record, cells in enumerate(zip(*columns, strict=True))
+        if not all(map(is_empty, cells))
+    ]
+    return header, rows
+
+
+def text_field(names: Sequence[str], given: str | None, file: str) -> str | None:
+    """Field that holds the text: the one given, else one with a usual name, else the only one there is."""
+    where = validation.SourceLocation(file)
+    found = validation.find_column(names, "text", given, where)
+    if found is None and len(names) > 1:
+        where.fail(f"which field is the text? choose one of {validation.listed(names)} with text='...'")
+    return found or next(iter(names), None)
+
+
+def is_empty(cell: object) -> bool:
+    """Whether nothing is written there; unlike a blank vote, "NA" is something: it may well be a class."""
+    return (
+        cell is None or (isinstance(cell, float) and math.isnan(cell)) or (isinstance(cell, str) and not cell.strip())
+    )
+
+
+def is_true(cell: object) -> bool:
+    """Whether a cell says yes, as JSON or a spreadsheet writes it."""
+    return validation.parse_value(cell) == 1
+
+
+def class_names(value: object) -> list[str] | None:
+    """Names in a list of classes; None when it is no such list."""
+    if not isinstance(value, list):
+        return None
+    if not all(isinstance(name, (str, int, float)) and not isinstance(name, bool) for name in value):
+        return None
+    return [name for name in map(validation.name_text, value) if name]
+
+
+def parse_json(text: str) -> Any:
+    """Value of a JSON cell; a ValueError whatever is wrong with it."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("is nested too deeply to be data") from None
+
+
+def moment(value: object) -> float | None:
+    """Time in seconds since 1970, from a number, an ISO time or one like "Tue May 14 09:12:33 PDT 2024".
+
+    A time without a zone counts as UTC. None when it cannot be read: times only order the answers of one person, and
+    then the order is unknown.
+    """
+    if isinstance(value, (int, float)):
+        return float(value) if abs(value) < _LATEST else None
+    if not isinstance(value, str):
+        return None
+    try:
+        read = datetime.fromisoformat(value.strip())
+        return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return _mail_time(value)
+
+
+_LATEST = 1e15  # beyond any clock; also turns away infinity and NaN
+
+
+def _mail_time(text: str) -> float | None:
+    try:
+        parts = parsedate_tz(text)
+        return None if parts is None else float(mktime_tz(parts))
+    except (ValueError, OverflowError, TypeError, IndexError):
+        return None

@@ -1,0 +1,1 @@
+"""Data larger than memory, as a folder of shards."""

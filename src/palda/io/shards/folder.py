@@ -1,0 +1,191 @@
+"""Documents and votes in a folder of shards: read as they are needed, so that memory does not grow with them.
+
+``palda shard`` writes such a folder from files, ``write_shards`` from data in memory. A shard is looked over when it is
+first used, so that no position in a damaged file leads outside; ``verify`` compares every byte with its checksum.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from palda.data import Corpus, Dataset
+from palda.errors import DataError
+from palda.io.shards.format import MANIFEST, WORDS, WORDS_ARRAYS, read_json
+from palda.io.shards.mapped import MappedCounts, MappedVotes
+from palda.io.shards.npz_maps import array_places, file_sha256, mapped_arrays
+from palda.io.shards.reader import open_reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from palda.data import Rows, Strings, TextWords, ValueWords
+    from palda.io.shards.reader import ShardReader
+
+__all__ = ["MappedCounts", "MappedVotes", "ShardFolder", "is_shards", "open_shards"]
+
+_ALL = slice(None)
+
+
+def is_shards(path: object) -> bool:
+    """Whether there is a folder of shards."""
+    return isinstance(path, (str, os.PathLike)) and (Path(path) / MANIFEST).is_file()
+
+
+def open_shards(path: str | os.PathLike[str]) -> ShardFolder:
+    """Folder of shards, as ``palda shard`` or ``write_shards`` wrote it; only its manifest is read now."""
+    return ShardFolder(open_reader(path))
+
+
+class ShardFolder:
+    """Documents, votes and known labels in a folder; pickled as nothing but its path.
+
+    Made by ``open_shards``. Several threads may use one at a time.
+    """
+
+    def __init__(self, reader: ShardReader) -> None:
+        self._reader = reader
+        self.path = reader.path
+        self.manifest = reader.manifest
+        self.counts = MappedCounts(reader)
+        """Counts of words: (documents, words)."""
+        self.votes = MappedVotes(reader)
+        """Who said what about which document."""
+
+    def __len__(self) -> int:
+        return self.manifest.documents
+
+    def __repr__(self) -> str:
+        return (
+            f"ShardFolder({str(self.path)!r}: {len(self):,} documents, {self.manifest.words:,} words, "
+            f"{len(self.votes):,} votes, {len(self.manifest.shards):,} shards)"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_shards, (self.path,)
+
+    @property
+    def n_docs(self) -> int:
+        """Documents, those without votes included."""
+        return self.manifest.documents
+
+    @property
+    def vocabulary(self) -> Strings:
+        """Words, in the order of the columns of counts."""
+        return self._reader.vocabulary
+
+    @property
+    def classes(self) -> Strings:
+        """Names of the classes."""
+        return self._reader.classes
+
+    @property
+    def annotators(self) -> Strings:
+        """Names of the annotators."""
+        return self._reader.annotators
+
+    @property
+    def doc_bounds(self) -> NDArray[np.int64]:
+        """Documents before each shard, and their number."""
+        return self._reader.doc_bounds
+
+    @cached_property
+    def words(self) -> TextWords | ValueWords | None:
+        """What turns new documents into counts, if the folder knows."""
+        if WORDS not in self.manifest.files:
+            return None
+        from palda.data import words_from_arrays
+
+        arrays: dict[str, NDArray[Any]] = {}
+        if WORDS_ARRAYS in self.manifest.files:
+            path = self.path / WORDS_ARRAYS
+            with mapped_arrays(path, array_places(path)) as mapped:
+                arrays = {name: array.copy() for name, array in mapped.items()}
+        try:
+            return words_from_arrays(read_json(self.path / WORDS), arrays)
+        except (KeyError, TypeError, ValueError) as wrong:
+            if isinstance(wrong, DataError):
+                raise
+            raise DataError(f"is damaged ({wrong}); write the folder again", file=str(self.path / WORDS)) from None
+
+    @property
+    def X(self) -> MappedCounts:  # noqa: N802 - scikit-learn's name
+        """What an estimator eats."""
+        return self.counts
+
+    @property
+    def doc_ids(self) -> Strings:
+        """Names of all documents, read anew each time."""
+        return self.ids(_ALL)
+
+    def ids(self, rows: Rows = _ALL) -> Strings:
+        """Names of some documents."""
+        return self._reader.strings("ids", rows)
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether the folder holds the texts that the words were counted in."""
+        return self.manifest.texts
+
+    def texts(self, rows: Rows = _ALL) -> Strings | None:
+        """Texts of some documents, if the folder holds them."""
+        return self._reader.strings("texts", rows) if self.has_texts else None
+
+    @property
+    def has_gold(self) -> bool:
+        """Whether the truth of any label is known."""
+        return any(shard.known for shard in self.manifest.shards)
+
+    @property
+    def gold(self) -> NDArray[np.int8]:
+        """(documents, classes): known labels, -1 where unknown; read anew each time."""
+        return self.known(_ALL)
+
+    def known(self, rows: Rows = _ALL) -> NDArray[np.int8]:
+        """Known labels of some documents, -1 where unknown."""
+        chosen = self._reader.selected(rows)
+        gold = np.full((chosen.length, self.manifest.classes), -1, dtype=np.int8)
+        start = 0
+        for shard, within in chosen.pieces:
+            n_docs = within.stop - within.start if isinstance(within, slice) else len(within)
+            stop = start + n_docs
+            if self.manifest.shards[shard].known:
+                with self._reader.mapped(shard) as arrays:
+                    gold[start:stop] = arrays["gold"][within]
+            start = stop
+        return gold if chosen.order is None else gold[chosen.order]
+
+    def corpus(self, rows: Rows = _ALL) -> Corpus:
+        """Some documents in memory."""
+        return Corpus(self.counts[rows], self.vocabulary, self.ids(rows), self.texts(rows))
+
+    def dataset(self, rows: Rows = _ALL) -> Dataset:
+        """Some documents in memory, with their votes and known labels."""
+        return Dataset(self.corpus(rows), self.votes.take(rows, named=True), self.known(rows))
+
+    def verify(self, watch: Callable[[float], None] | None = None) -> None:
+        """Compare every file with its checksum; the first that differs is an error of one line.
+
+        ``watch`` is told what share of the files has been read.
+        """
+        digests = self.manifest.files | {shard.file: shard.sha256 for shard in self.manifest.shards}
+        for number, (name, digest) in enumerate(digests.items()):
+            path = self.path / name
+            try:
+                found = file_sha256(path)
+            except FileNotFoundError:
+                raise DataError("is missing; the folder is not complete", file=str(path)) from None
+            except OSError as refused:
+                raise DataError(f"cannot be read: {refused.strerror or refused}", file=str(path)) from refused
+            if found != digest:
+                raise DataError("was altered or damaged after it was written; write the folder again", file=str(path))
+            if watch is not None:
+                watch((number + 1) / len(digests))
+        for shard in range(len(self.manifest.shards)):
+            self._reader.places(shard)

@@ -1,0 +1,437 @@
+"""Documents and votes from tables: CSV, TSV, JSON lines and Parquet files, or data frames."""
+
+from __future__ import annotations
+
+import ast
+import json
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from palda.data import (
+    LONG_COLUMNS,
+    Documents,
+    Values,
+    VoteRecords,
+    Votes,
+    codes_of,
+    factorize,
+    given_axis,
+    names_array,
+    require_columns,
+    roles,
+    times_of,
+    validation,
+    values_of,
+)
+from palda.errors import DataError, PaldaWarning
+from palda.io.annotations import records_from_matrix
+from palda.io.files import Table, as_table
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from palda.data import Strings
+
+    Source = str | os.PathLike[str] | pd.DataFrame | Table
+    Layout = Literal["auto", "long", "wide", "lists"]
+
+__all__ = ["VoteTable", "read_documents", "read_votes", "vote_rows", "warn_about_blanks"]
+
+
+def read_documents(
+    source: Source,
+    *,
+    id: str | None = None,  # noqa: A002 - the natural word at the call
+    text: str | Sequence[str] | None = None,
+    encoding: str | None = None,
+) -> Documents | Values:
+    """Documents from a table with a column of ids and a column of text, or ids and numeric features.
+
+    Parameters
+    ----------
+    source
+        Path of a CSV, TSV, JSON lines or Parquet file (each also gzipped), or a data frame.
+    id
+        Column of ids, by default the first of ``doc``, ``doc_id``, ``id``, ``task``, ``item`` and the like.
+    text
+        Column of text, or several that are joined; by default ``text``, ``body``, ``content`` and the like, or the
+        only column that is not numeric. A table of numbers without any text gives ``Values``.
+    encoding
+        Encoding of a text file that is not UTF-8.
+
+    Returns
+    -------
+    Documents or Values
+        In file order. Other columns are kept in ``Documents.fields``. Blank texts are kept: they are documents
+        about which only the votes say anything.
+    """
+    table = as_table(source, encoding)
+    frame, where = table.frame, table.where
+    column = validation.find_column(list(frame.columns), "doc", id, where)
+    if column is None:
+        header = validation.listed(frame.columns)
+        where.fail(f"no column of document ids among {header}; name one 'doc' or pass id='...': votes are joined by id")
+    doc_ids = _document_ids(frame[column], where)
+    rest = [name for name in frame.columns if name != column]
+    chosen = _text_columns(frame, rest, text, where)
+    if not chosen:
+        return _values(frame, rest, doc_ids, where)
+    texts = np.empty(len(frame), dtype=object)
+    texts[:] = [
+        "\n".join(part for part in parts if part) for parts in zip(*(_texts(frame[c]) for c in chosen), strict=True)
+    ]
+    fields = {name: _plain(frame[name]) for name in rest if name not in chosen}
+    return Documents(doc_ids, texts, fields)
+
+
+def _document_ids(column: pd.Series[Any], where: validation.SourceLocation) -> Strings:
+    doc_ids = names_array(column)
+    blank = [record for record, name in enumerate(doc_ids) if not name]
+    if blank:
+        where.fail("the document id is blank", blank[0], str(column.name))
+    twice = validation.first_duplicate(doc_ids) if len(set(doc_ids)) < len(doc_ids) else None
+    if twice is not None:
+        where.fail(
+            f"the id {validation.shown(doc_ids[twice[1]])} is in row {where.row(twice[0])} already; ids must differ",
+            twice[1],
+            str(column.name),
+        )
+    return doc_ids
+
+
+def _text_columns(
+    frame: pd.DataFrame, rest: list[str], given: str | Sequence[str] | None, where: validation.SourceLocation
+) -> list[str]:
+    """Columns that hold the text; none when the table is all numbers."""
+    if given is not None:
+        wanted = [given] if isinstance(given, str) else list(given)
+        return [name for name in (validation.find_column(rest, "text", column, where) for column in wanted) if name]
+    alias = validation.find_column(rest, "text", None, where)
+    if alias is not None:
+        return [alias]
+    words = [name for name in rest if _first_non_number(frame[name]) is not None]
+    if len(words) > 1:
+        where.fail(f"which column is the text? choose one of {validation.listed(words)} with text='...'")
+    if not rest:
+        where.fail("there is no column besides the ids; add a text or features")
+    return words
+
+
+def _first_non_number(column: pd.Series[Any]) -> int | None:
+    """Position of the first cell that is neither blank nor a number."""
+    codes, cells = factorize(column)
+    words = [place for place, cell in enumerate(cells) if not validation.is_blank(cell) and _number(cell) is None]
+    wrong = np.isin(codes, words)
+    return int(np.argmax(wrong)) if wrong.any() else None
+
+
+def _number(cell: object) -> float | None:
+    if validation.is_blank(cell):
+        return float("nan")
+    try:
+        return float(cell)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _values(frame: pd.DataFrame, features: list[str], doc_ids: Strings, where: validation.SourceLocation) -> Values:
+    values = np.empty((len(frame), len(features)))
+    for position, name in enumerate(features):
+        codes, cells = factorize(frame[name])
+        numbers = np.array([_number(cell) for cell in cells] + [np.nan], dtype=np.float64)
+        values[:, position] = numbers[codes]
+    infinite = np.argwhere(np.isinf(values))
+    if len(infinite):
+        record, position = infinite[0]
+        where.fail("the value is infinite; leave the cell blank if it is unknown", int(record), features[position])
+    return Values(values, names_array(features), doc_ids)
+
+
+def _texts(column: pd.Series[Any]) -> list[str]:
+    return [_text(cell) for cell in column]
+
+
+def _text(cell: Any) -> str:
+    """Text in a cell, which may hold a list of words."""
+    if isinstance(cell, (list, tuple, np.ndarray)):
+        return " ".join(map(str, cell))
+    return "" if pd.isna(cell) else str(cell)
+
+
+def _plain(column: pd.Series[Any]) -> NDArray[Any]:
+    """Cells of a column as an array of Python objects."""
+    cells = np.empty(len(column), dtype=object)
+    cells[:] = column.tolist()
+    return cells
+
+
+def read_votes(
+    source: Source,
+    documents: Any = None,
+    *,
+    classes: Iterable[str] | None = None,
+    layout: Layout = "auto",
+    partial: bool = False,
+    present_at: float | None = None,
+    ignore: Collection[str] = (),
+    duplicates: validation.DuplicateRule = "error",
+    blank: Literal["abstained", "none"] | None = None,
+    encoding: str | None = None,
+    **columns: str | None,
+) -> Votes:
+    """Votes from a table in any of three layouts, told apart by the header.
+
+    - long: ``doc, annotator, label, value``, a row a judgement; the value is 1, 0 or blank;
+    - wide: ``doc, annotator, <class>, <class>, ...`` with 1, 0 or blank in the cells;
+    - lists: ``doc, annotator, labels`` with a JSON list or ``a;b`` in the cells; classes not named are absent. A column
+      ``label`` without a value column works too: the rows of one annotator on one document unite.
+
+    Usual other names are understood (``task``, ``item``, ``doc_id``; ``worker``, ``rater_id``, ``completed_by``).
+
+    Parameters
+    ----------
+    source
+        Path of a CSV, TSV, JSON lines or Parquet file (each also gzipped), or a data frame.
+    documents
+        What the votes are about: anything with ``doc_ids``, or the ids. Its documents without votes are kept; a vote on
+        any other document is an error. By default the documents are those that occur, in order of appearance.
+    classes
+        Names of the classes in the order wanted; a vote on any other is an error. By default those that occur, sorted.
+    layout
+        ``"long"``, ``"wide"`` or ``"lists"`` when the header misleads.
+    partial
+        In lists, a class not named was not judged, rather than absent.
+    present_at
+        The cells are scores, and a score from here up means "present".
+    ignore
+        Columns to leave out.
+    duplicates
+        What counts when one annotator voted differently on one pair: ``"last"``, ``"first"``, ``"drop"`` (neither) or
+        ``"error"``. Equal votes count once, and of votes with timestamps the latest counts.
+    blank
+        What a blank cell of a list layout means: ``"abstained"`` (no judgement), or ``"none"`` (no class applies, as
+        ``[]`` says). By default it is read as abstained, with a warning.
+    encoding
+        Encoding of a text file that is not UTF-8.
+    **columns
+        ``doc=``, ``annotator=``, ``label=``, ``labels=``, ``value=``, ``time=`` name columns that no alias finds.
+
+    Returns
+    -------
+    Votes
+    """
+    rows = vote_rows(
+        as_table(source, encoding), documents, classes=classes, layout=layout, partial=partial, present_at=present_at,
+        ignore=ignore, blank=blank, columns=columns,
+    )  # fmt: skip
+    if blank is None and rows.n_blank:
+        warn_about_blanks(rows.n_blank, rows.first_blank)
+    return rows.records.votes(duplicates)
+
+
+class VoteTable(NamedTuple):
+    """Records of a table of votes, how it is laid out, and how many cells of lists are blank."""
+
+    records: VoteRecords
+    layout: Layout
+    n_blank: int = 0
+    first_blank: str = ""
+
+
+def vote_rows(
+    table: Table,
+    documents: Any = None,
+    *,
+    classes: Iterable[str] | None = None,
+    layout: Layout = "auto",
+    partial: bool = False,
+    present_at: float | None = None,
+    ignore: Collection[str] = (),
+    blank: Literal["abstained", "none"] | None = None,
+    columns: Mapping[str, str | None] | None = None,
+    whole: bool = True,
+) -> VoteTable:
+    """Records of a table, options as in ``read_votes``; of a table that is not ``whole``, no list need name a class."""
+    validation.require_choice(layout, ("auto", "long", "wide", "lists"), "layout")
+    validation.require_choice(blank, (None, "abstained", "none"), "blank")
+    columns = columns or {}
+    _check_ignored(table, ignore)
+    frame = table.frame.drop(columns=list(ignore))
+    table = replace(table, frame=frame)
+    found = roles(frame, (*LONG_COLUMNS, "labels", "time"), columns, table.where)
+    require_columns(found, ("doc", "annotator"), frame, table.where)
+    chosen = _layout(frame, found, columns) if layout == "auto" else layout
+    if chosen == "long":
+        named = {role: found[role] for role in (*LONG_COLUMNS, "time")}
+        records = VoteRecords.from_frame(
+            frame, documents=documents, classes=classes, present_at=present_at, where=table.where,
+            declared=table.declared, **named,
+        )  # fmt: skip
+        return VoteTable(records, chosen)
+    if chosen == "wide":
+        matrix, names = _wide_matrix(table, found, classes, present_at)
+        return VoteTable(_annotation_records(table, found, matrix, names, documents), chosen)
+    if present_at is not None:
+        raise DataError("present_at needs scores, but the votes are lists of classes", file=table.where.file)
+    matrix, names, silent = _list_matrix(table, found, classes, partial=partial, blank=blank, whole=whole)
+    unite = found["labels"] is None
+    records = _annotation_records(table, found, matrix, names, documents, unite=unite)
+    if not silent.any():
+        return VoteTable(records, chosen)
+    column = found["labels"] or found["label"]
+    first = f"{table.where.file or 'votes'}, row {table.where.row(int(np.argmax(silent)))}, column {column!r}"
+    return VoteTable(records, chosen, int(np.count_nonzero(silent)), first)
+
+
+def warn_about_blanks(n_blank: int, first: str) -> None:
+    """Say what blank cells were taken for, as nobody has said what they mean."""
+    warnings.warn(
+        f"{first}: {n_blank} blank cells were read as abstentions; if they mean that no class applies,"
+        " pass blank='none' (or write []), else pass blank='abstained'",
+        PaldaWarning,
+        stacklevel=3,
+    )
+
+
+def _check_ignored(table: Table, ignore: Collection[str]) -> None:
+    if isinstance(ignore, str):
+        raise DataError(f"ignore takes a list of columns: ignore=[{ignore!r}]", file=table.where.file)
+    for name in ignore:
+        if name not in table.frame.columns:
+            table.where.fail(
+                f"there is no column {name!r} to ignore; the columns are {validation.listed(table.frame.columns)}"
+            )
+
+
+def _layout(frame: pd.DataFrame, found: dict[str, str | None], given: Mapping[str, str | None]) -> Layout:
+    if found["label"] and found["value"] and not given.get("labels"):
+        return "long"
+    column = found["labels"] or found["label"]
+    if column is None:
+        return "wide"
+    named_by_caller = given.get("labels") or given.get("label")
+    return "wide" if not named_by_caller and _holds_votes(frame[column]) else "lists"
+
+
+def _holds_votes(column: pd.Series[Any]) -> bool:
+    """Whether a column holds only 0, 1 and blanks: then "tag" or "category" is the name of a class, not of lists."""
+    votes = [validation.parse_value(cell) for cell in factorize(column)[1]]
+    return None not in votes and any(vote != validation.BLANK for vote in votes)
+
+
+def _wide_matrix(
+    table: Table, found: dict[str, str | None], classes: Iterable[str] | None, present_at: float | None
+) -> tuple[NDArray[np.int8], Strings]:
+    taken = {found["doc"], found["annotator"], found["time"]}
+    present = [name for name in table.frame.columns if name not in taken]
+    if not present:
+        table.where.fail("there is no column with votes; add label and value, labels, or a column for each class")
+    names = names_array(sorted(present)) if classes is None else given_axis(classes, "class")
+    known = set(names)
+    for column in present:
+        if column not in known:
+            problem = validation.unknown_name(column, names.tolist(), "class")
+            table.where.fail(f"{problem}; leave the column out with ignore=[{column!r}]", column=column)
+    matrix = np.full((len(table.frame), len(names)), validation.BLANK, dtype=np.int8)
+    for position, name in enumerate(names):
+        if name in table.frame.columns:
+            hint = f"; if {name!r} is not a class, pass ignore=[{name!r}]"
+            matrix[:, position] = values_of(table.frame[name], present_at, table.where, hint)
+    return matrix, names
+
+
+def _list_matrix(
+    table: Table,
+    found: dict[str, str | None],
+    classes: Iterable[str] | None,
+    *,
+    partial: bool,
+    blank: Literal["abstained", "none"] | None,
+    whole: bool,
+) -> tuple[NDArray[np.int8], Strings, NDArray[np.bool_]]:
+    """What each row says about each class, the classes, and which rows are blank."""
+    column = found["labels"] or found["label"]
+    if column is None:
+        table.where.fail("no column of class lists; name it 'labels' or pass labels='...'")
+    codes, cells = factorize(table.frame[column])
+    sets = [_label_set(cell) for cell in cells] + [None]  # the last one is for missing cells, whose code is -1
+    if "broken" in sets:
+        cell = sets.index("broken")
+        problem = f'{validation.shown(cells[cell])} is not a list of classes; write ["a", "b"] or a;b'
+        table.where.fail(problem, int(np.argmax(codes == cell)), column)
+    found_names = sorted({name for names in sets if names is not None for name in names})
+    axis = names_array(found_names) if classes is None else given_axis(classes, "class")
+    if not len(axis) and whole:
+        table.where.fail("no class is named in any list; say which there are with classes=[...]", column=column)
+    unknown = set(found_names) - set(axis)
+    if unknown:
+        cell, name = next((cell, name) for cell, names in enumerate(sets) for name in names or () if name in unknown)
+        problem = validation.unknown_name(name, axis.tolist(), "class")
+        table.where.fail(problem, int(np.argmax(codes == cell)), column)
+    place = {name: position for position, name in enumerate(axis)}
+    rows = np.full((len(sets), len(axis)), validation.BLANK, dtype=np.int8)
+    for cell, names in enumerate(sets):
+        if names is not None or blank == "none":
+            if not partial:
+                rows[cell] = 0
+            rows[cell, [place[name] for name in names or ()]] = 1
+    silent = np.array([names is None for names in sets])[codes]
+    return rows[codes], axis, silent
+
+
+def _label_set(cell: object) -> list[str] | Literal["broken"] | None:
+    """Classes that a cell names; None when it is blank."""
+    if isinstance(cell, (list, tuple, set, frozenset, np.ndarray)):
+        return _names(list(cell))
+    if validation.is_blank(cell):
+        return None
+    if isinstance(cell, dict):
+        return "broken"
+    text = str(cell).strip()
+    if not text.startswith("["):
+        return [name for name in (part.strip() for part in text.split(";")) if name]
+    try:
+        return _names(json.loads(text))
+    except (ValueError, RecursionError):
+        return _python_list(text)
+
+
+def _python_list(text: str) -> list[str] | Literal["broken"]:
+    """What ``str(["a", "b"])`` leaves in a CSV file; literals only, nothing is executed."""
+    try:
+        return _names(ast.literal_eval(text))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return "broken"
+
+
+def _names(cells: object) -> list[str] | Literal["broken"]:
+    if not isinstance(cells, list) or not all(isinstance(cell, (str, int, float, np.generic)) for cell in cells):
+        return "broken"
+    return [name for name in map(validation.name_text, cells) if name]
+
+
+def _annotation_records(
+    table: Table,
+    found: dict[str, str | None],
+    matrix: NDArray[np.int8],
+    classes: Strings,
+    documents: Any,
+    *,
+    unite: bool = False,
+) -> VoteRecords:
+    """Records from one row of ``matrix`` an answer; with ``unite``, all of one annotator on one document are one."""
+    frame, where = table.frame, table.where
+    doc, doc_ids = codes_of(frame[found["doc"]], "document", documents, where, by_name=False, declared=table.declared)
+    annotator, annotators = codes_of(frame[found["annotator"]], "annotator", None, where, declared=table.declared)
+    time = None if unite or found["time"] is None else times_of(frame[found["time"]], where)
+    return records_from_matrix(
+        doc, annotator, matrix, doc_ids=doc_ids, annotators=annotators, classes=classes, where=where, time=time,
+        unite=unite,
+    )  # fmt: skip

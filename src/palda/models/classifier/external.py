@@ -1,0 +1,304 @@
+"""Any scikit-learn classifier or pipeline with ``predict_proba`` as the label prior.
+
+Soft targets reach it by weight: a document whose label is present with probability .3 is shown twice, as a positive of
+weight .3 and a negative of weight .7, to one clone of the classifier a class. A classifier that takes no
+``sample_weight`` sees each document once, with the likelier label. So does one that is multi-label by nature, whose
+documents have one weight for all classes; it is fitted once for all classes, unless some labels are unknown. Either way
+recalibration on the soft targets, out of fold, puts the probabilities right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+
+from palda.engine import Stage, StageRecord, Threads, prefixed, under
+from palda.errors import DataError, PaldaError
+from palda.models.classifier.calibration import NONE, Platt, base_log_odds, cross_calibrate, evidence_in
+from palda.models.classifier.features import compact
+from palda.models.classifier.folds import assign_folds, checked_targets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+    Indices = NDArray[np.int64]
+
+__all__ = ["ExternalClassifier", "ExternalFit", "check_classifier", "fit_external"]
+
+_LIKELIER = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class ExternalClassifier:
+    """Fitted classifiers and their recalibration.
+
+    ``models`` holds one classifier a class, None for a class with nothing to learn from; or a single one for all
+    (``together``).
+    """
+
+    models: tuple[Any, ...]
+    together: bool
+    base_rates: Array
+    platt: Platt
+
+    def log_odds(self, X: Any) -> Array:
+        """Calibrated log-odds (documents, classes) of documents that the classifiers were not trained on."""
+        return self.platt.apply(_scores(self.models, self.together, _indexable(X), self.base_rates, self.platt.limit))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything but the classifiers themselves, ready for an npz file."""
+        return {
+            "together": np.array(self.together),
+            "base_rates": self.base_rates,
+            "slope": self.platt.slope,
+            "offset": self.platt.offset,
+            "limit": np.array(self.platt.limit),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], models: Sequence[Any]) -> Self:
+        """The head that ``arrays`` was taken from, with its classifiers."""
+        platt = Platt(arrays["slope"], arrays["offset"], float(arrays["limit"]))
+        return cls(tuple(models), bool(arrays["together"]), arrays["base_rates"], platt)
+
+
+@dataclass(frozen=True, eq=False)
+class ExternalFit:
+    """A wrapped head, and the log-odds of its training documents from classifiers that did not see their fold."""
+
+    head: ExternalClassifier
+    log_odds: Array
+    folds: Indices
+
+    def record(self) -> StageRecord | None:
+        """Everything the fit is made of; None if classifiers are not all scikit-learn's own."""
+        from skops import io as skops_io
+
+        try:
+            models = skops_io.dumps(list(self.head.models))
+            if skops_io.get_untrusted_types(data=models):
+                return None
+        except Exception:  # noqa: BLE001 - whatever it is that skops cannot write, it is not ours to put right
+            return None
+        arrays = prefixed("head", self.head.arrays())
+        arrays |= {"log_odds": self.log_odds, "folds": self.folds, "models": np.frombuffer(models, dtype=np.uint8)}
+        return StageRecord(arrays, {})
+
+
+class _Folds(NamedTuple):
+    """Folds that are done, and the scores of their documents."""
+
+    scores: Array
+    n_done: int
+
+    def record(self) -> StageRecord:
+        return StageRecord({"scores": self.scores}, {"n_done": self.n_done})
+
+
+def _restored(record: StageRecord) -> ExternalFit | _Folds:
+    """What one of the records was made of; types that are not scikit-learn's own are refused."""
+    if "n_done" in record.state:
+        return _Folds(record.arrays["scores"], int(record.state["n_done"]))
+    from skops import io as skops_io
+
+    models = skops_io.loads(record.arrays["models"].tobytes(), trusted=[])
+    head = ExternalClassifier.from_arrays(under("head", record.arrays), models)
+    return ExternalFit(head, record.arrays["log_odds"], record.arrays["folds"])
+
+
+def check_classifier(classifier: Any) -> None:
+    """Say what is wrong with a classifier that cannot be a label prior."""
+    name = getattr(classifier, "__name__", type(classifier).__name__)
+    if isinstance(classifier, type):
+        raise PaldaError(f"label_prior={name} is a class; pass an instance, {name}()")
+    if not hasattr(classifier, "fit") or not hasattr(classifier, "get_params"):
+        raise PaldaError(f"label_prior={classifier!r} is neither a known name nor a scikit-learn classifier")
+    if not hasattr(classifier, "predict_proba"):
+        raise PaldaError(
+            f"label_prior={name} has no predict_proba; wrap it in sklearn.calibration.CalibratedClassifierCV"
+        )
+
+
+def fit_external(
+    classifier: Any,
+    X: Any,
+    targets: Any,
+    *,
+    weights: Any = None,
+    folds: Indices | None = None,
+    n_folds: int = 5,
+    seed: int = 0,
+    engine: Threads | None = None,
+    stage: Stage | None = None,
+) -> ExternalFit:
+    """Head for new documents, and out-of-fold log-odds for those it is trained on.
+
+    The classifier itself is never changed. Random states that it leaves open are set to ``seed``.
+
+    Parameters
+    ----------
+    classifier
+        A classifier, or a pipeline that ends in one.
+    X
+        What the classifier reads, a row a document: counts, a table, a list of texts.
+    targets
+        Probability of presence (documents, classes): labels or a consensus.
+    weights
+        How much each target counts (documents, classes); 0 = unknown, left out.
+    folds
+        Fold of each document, 0, 1, ...; by default ``assign_folds`` deals them out.
+    n_folds, seed
+        How the default folds are made.
+    engine
+        Where classifiers are fitted; by default in this thread.
+    stage
+        Where a journal remembers the fit, if one does.
+    """
+    check_classifier(classifier)
+    stage = stage or Stage()
+    begun = stage.recall(_restored)
+    if isinstance(begun, ExternalFit):
+        return begun
+    labels, known = checked_targets(targets, weights)
+    X = _indexable(X)
+    n_docs = X.shape[0] if hasattr(X, "shape") else len(X)
+    if n_docs != len(labels):
+        raise DataError(f"X has {n_docs} documents, but there are targets of {len(labels)}")
+    if folds is None:
+        folds = assign_folds(labels, min(n_folds, len(labels)), seed)
+    together = known is None and _is_multi_label(classifier)
+    shown = np.ones_like(labels) if known is None else known
+    trainer = _Trainer(_with_seed(classifier, seed), X, labels, shown, together)
+    base_rates = 1.0 / (1.0 + np.exp(-base_log_odds(labels, shown)))
+    limit = float(np.log(2.0 * len(labels) + 1.0))
+    engine = engine or Threads()
+
+    scores, n_done = begun or _Folds(np.empty_like(labels), 0)
+    for fold in np.unique(folds)[n_done:]:
+        inside = np.flatnonzero(folds == fold)
+        models = trainer.train(np.flatnonzero(folds != fold), engine)
+        scores[inside] = _scores(models, together, _rows(X, inside), base_rates, limit)
+        n_done += 1
+        stage.keep_now(_Folds(scores, n_done).record)
+    platt, log_odds = cross_calibrate(scores, labels, shown, folds)
+    head = ExternalClassifier(trainer.train(np.arange(n_docs), engine), together, base_rates, platt)
+    fit = ExternalFit(head, log_odds, folds)
+    stage.keep(fit.record)
+    return fit
+
+
+@dataclass(frozen=True, eq=False)
+class _Trainer:
+    """A classifier and what it is taught."""
+
+    classifier: Any
+    X: Any
+    targets: Array
+    weights: Array
+    together: bool
+
+    def train(self, rows: Indices, engine: Threads) -> tuple[Any, ...]:
+        """Fitted clones on some documents: one a class, or one for all classes."""
+        if self.together:
+            from sklearn.base import clone
+
+            likelier = (self.targets[rows] >= _LIKELIER).astype(np.int64)
+            return (clone(self.classifier).fit(_rows(self.X, rows), likelier),)
+        learned = evidence_in(self.targets[rows], self.weights[rows]) >= NONE
+        return tuple(engine.map(lambda i: self._train_class(i, rows) if learned[i] else None, range(len(learned))))
+
+    def _train_class(self, i: int, rows: Indices) -> Any:
+        from sklearn.base import clone
+
+        parameter = _weight_parameter(self.classifier)
+        positive = self.weights[rows, i] * self.targets[rows, i]
+        negative = self.weights[rows, i] - positive
+        if parameter is None:
+            is_positive = (positive >= negative) & (positive > 0)
+            positive, negative = is_positive * 1.0, (~is_positive & (negative > 0)) * 1.0
+        as_positive, as_negative = np.flatnonzero(positive > 0), np.flatnonzero(negative > 0)
+        if not len(as_positive) or not len(as_negative):
+            return None
+        documents = _rows(self.X, rows[np.concatenate([as_positive, as_negative])])
+        labels = np.repeat([1, 0], [len(as_positive), len(as_negative)])
+        weights = np.concatenate([positive[as_positive], negative[as_negative]])
+        return clone(self.classifier).fit(documents, labels, **({} if parameter is None else {parameter: weights}))
+
+
+def _scores(models: Sequence[Any], together: bool, X: Any, base_rates: Array, limit: float) -> Array:
+    """Log-odds that classifiers give, no surer than the limit; those of the base rate for a class without one."""
+    if together:
+        probs = _multi_label_probs(models[0], X)
+    else:
+        n_docs = X.shape[0] if hasattr(X, "shape") else len(X)
+        constant = (np.full(n_docs, rate) for rate in base_rates)
+        columns = [rate if model is None else _present(model, X) for model, rate in zip(models, constant, strict=True)]
+        probs = np.column_stack(columns)
+    with np.errstate(divide="ignore"):
+        log_odds: Array = np.log(probs) - np.log1p(-probs)
+    return np.clip(log_odds, -limit, limit)
+
+
+def _present(model: Any, X: Any) -> Array:
+    return _column_of_present(model.predict_proba(X), model.classes_)
+
+
+def _multi_label_probs(model: Any, X: Any) -> Array:
+    """Probabilities (documents, classes), whichever of scikit-learn's two forms the model gives them in."""
+    probs = model.predict_proba(X)
+    if isinstance(probs, list):
+        return np.column_stack([_column_of_present(*pair) for pair in zip(probs, model.classes_, strict=True)])
+    return np.clip(np.asarray(probs, dtype=np.float64), 0.0, 1.0)
+
+
+def _column_of_present(probs: Any, classes: Any) -> Array:
+    """Probability of the label 1; a model that saw one label only has one column."""
+    found = np.flatnonzero(np.asarray(classes) == 1)
+    table = np.asarray(probs, dtype=np.float64)
+    return np.clip(table[:, found[0]], 0.0, 1.0) if len(found) else np.zeros(len(table))
+
+
+def _is_multi_label(classifier: Any) -> bool:
+    from sklearn.utils import get_tags
+
+    tags = get_tags(classifier).classifier_tags
+    return bool(tags is not None and tags.multi_label)
+
+
+def _weight_parameter(classifier: Any) -> str | None:
+    """Name under which ``fit`` takes weights: in a pipeline, those of its last step."""
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils.validation import has_fit_parameter
+
+    if isinstance(classifier, Pipeline):
+        name, last = classifier.steps[-1]
+        inner = _weight_parameter(last)
+        return None if inner is None else f"{name}__{inner}"
+    return "sample_weight" if has_fit_parameter(classifier, "sample_weight") else None
+
+
+def _with_seed(classifier: Any, seed: int) -> Any:
+    """A clone without open random states, so that the same documents give the same head."""
+    from sklearn.base import clone
+
+    ours = clone(classifier)
+    open_states = [
+        name for name, value in ours.get_params().items() if name.split("__")[-1] == "random_state" and value is None
+    ]
+    return ours.set_params(**dict.fromkeys(open_states, seed))
+
+
+def _indexable(X: Any) -> Any:
+    """Rows that can be picked; some classifiers refuse sparse matrices with 64-bit indices."""
+    return compact(X.tocsr()) if hasattr(X, "tocsr") else X
+
+
+def _rows(X: Any, rows: Indices) -> Any:
+    from sklearn.utils import _safe_indexing
+
+    return _safe_indexing(X, rows)

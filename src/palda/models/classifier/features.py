@@ -1,0 +1,249 @@
+"""What the head reads of a document: tf-idf of its words, a few dense columns on a common scale, and columns that bend.
+
+Words are weighed by (1 + log count) · idf, with rows of length 1. On the training part of Reuters that gave the
+likeliest out-of-fold predictions: -.0425 nats a label; -.0449 without the logarithm, -.0440 without idf, -.0486 without
+equal lengths. On enron only the lengths mattered (-.1316 against -.1356), on scene and yeast nothing did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from scipy import sparse
+
+from palda.data import in_memory, take_counts, word_doc_counts
+from palda.errors import DataError
+from palda.models.classifier.fourier import LEAST_DOCS, LOOKED_AT, MOST_DOCS, FourierFeatures, fit_fourier_features
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from palda.data import CountRows
+
+    Array: TypeAlias = NDArray[np.float64]
+    Indices: TypeAlias = NDArray[np.int64]
+    Matrix: TypeAlias = sparse.csr_array[Any, tuple[int, int]]
+
+__all__ = [
+    "Block",
+    "Features",
+    "Scale",
+    "StoredBlock",
+    "compact",
+    "cut_blocks",
+    "fourier_rows",
+    "inverse_document_frequencies",
+    "learn_features",
+    "learn_scale",
+    "tf_idf",
+]
+
+_DOCS_PER_BLOCK = 4096
+
+
+def inverse_document_frequencies(counts: CountRows) -> Array:
+    """Smooth idf of each word, 1 + log((1 + D) / (1 + documents that have it)); 0 if none has: it says nothing."""
+    present = word_doc_counts(counts)
+    idf: Array = np.where(present > 0, 1.0 + np.log((1.0 + counts.shape[0]) / (1.0 + present)), 0.0)
+    return idf
+
+
+def tf_idf(counts: Matrix, idf: Array) -> Matrix:
+    """Rows of (1 + log count) · idf, each of length 1; an empty document stays empty.
+
+    The tenth occurrence of a word says less than the first, hence the logarithm; counts below 1, as weights may be,
+    are taken as they are.
+    """
+    if counts.shape[1] != len(idf):
+        raise DataError(f"documents have {counts.shape[1]} words, but the label prior was trained on {len(idf)}")
+    matrix = compact(sparse.csr_array(counts).astype(np.float64))
+    matrix.data[:] = np.where(matrix.data > 1.0, 1.0 + np.log(np.maximum(matrix.data, 1.0)), matrix.data)
+    matrix.data *= idf[matrix.indices]
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    lengths = np.sqrt(np.bincount(rows, weights=np.square(matrix.data), minlength=matrix.shape[0]))
+    matrix.data /= np.where(lengths > 0, lengths, 1.0)[rows]
+    return matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """Mean and spread of dense columns in the training documents."""
+
+    mean: Array
+    spread: Array
+
+    def apply(self, dense: Array) -> Array:
+        """Columns with mean 0 and spread 1; beyond ``_FARTHEST`` spreads from the mean, what is far is just far."""
+        if dense.ndim != 2 or dense.shape[1] != len(self.mean):
+            raise DataError(f"dense features have shape {dense.shape}; {len(self.mean)} columns are needed")
+        return np.clip((dense - self.mean) / self.spread, -_FARTHEST, _FARTHEST)
+
+
+_FARTHEST = 5.0  # log-odds of topic models have long tails, and a linear score would follow them anywhere
+
+
+def learn_scale(dense: Array) -> Scale:
+    """Scale on which the given columns have mean 0 and spread 1; a constant column becomes 0."""
+    if not np.isfinite(dense).all():
+        raise DataError("dense features hold NaN or infinity; the label prior needs finite numbers")
+    spread = dense.std(axis=0)
+    return Scale(dense.mean(axis=0), np.where(spread > 0, spread, 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Features of the training documents, and what those of new documents are made with.
+
+    Words are tf-idf, or counts that are stored elsewhere.
+    """
+
+    words: Matrix | CountRows | None
+    idf: Array | None
+    dense: Array | None
+    scale: Scale | None
+    lift: FourierFeatures | None = None
+    lifted: Array | None = None
+
+
+def learn_features(counts: Any = None, dense: Any = None, seed: int = 0) -> Features:
+    """Features from counts of words, dense columns, or both; words are lifted too."""
+    if counts is None and dense is None:
+        raise DataError("a label prior needs something to learn from: counts of words, dense features, or both")
+    words = idf = columns = scale = lift = lifted = None
+    if counts is not None:
+        rows: CountRows = counts if hasattr(counts, "nnz") and not in_memory(counts) else sparse.csr_array(counts)
+        idf = inverse_document_frequencies(rows)
+        words = tf_idf(rows, idf) if in_memory(rows) else rows
+        if LEAST_DOCS <= rows.shape[0] <= MOST_DOCS:
+            lift = fit_fourier_features(tf_idf(_some_rows(rows, seed), idf), seed)
+        lifted = fourier_rows(rows, idf, lift)
+    if dense is not None:
+        columns = np.asarray(dense, dtype=np.float64)
+        scale = learn_scale(columns)
+    return Features(words, idf, columns, scale, lift, lifted)
+
+
+def _some_rows(counts: CountRows, seed: int) -> Matrix:
+    """At most ``LOOKED_AT`` documents, drawn by the seed, in their order."""
+    n_docs = counts.shape[0]
+    if n_docs <= LOOKED_AT:
+        return counts[slice(None)]
+    return counts[np.sort(np.random.default_rng(seed).choice(n_docs, LOOKED_AT, replace=False))]
+
+
+def fourier_rows(counts: CountRows, idf: Array, lift: FourierFeatures | None) -> Array | None:
+    """Lifted columns (documents, columns), made so many documents at a time, wherever those are."""
+    if lift is None:
+        return None
+    cuts = range(0, counts.shape[0], _DOCS_PER_BLOCK)
+    return np.concatenate([lift.apply(tf_idf(counts[start : start + _DOCS_PER_BLOCK], idf)) for start in cuts])
+
+
+def compact(matrix: Matrix) -> Matrix:
+    """The same matrix with 32-bit indices where they suffice: products read half as much memory."""
+    if max(matrix.nnz, *matrix.shape) > np.iinfo(np.int32).max:
+        return matrix
+    indices, row_ends = matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
+    return sparse.csr_array((matrix.data, indices, row_ends), shape=matrix.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some documents of one fold: their features, soft targets, and weights (0 = unknown; None = all are known)."""
+
+    fold: int
+    words: Matrix | None
+    dense: Array | None
+    targets: Array
+    weights: Array | None
+    lifted: Array | None = None
+
+    def loaded(self) -> Block:
+        """Itself: everything is in memory."""
+        return self
+
+    def scores(self, coef: Array) -> Array:
+        """Linear scores under each column of coefficients: words, dense columns, lifted ones, the intercept."""
+        scores, done = np.tile(coef[-1], (len(self.targets), 1)), 0
+        for part in (self.words, self.dense, self.lifted):
+            if part is not None:
+                scores += part @ coef[done : done + part.shape[1]]
+                done += part.shape[1]
+        return scores
+
+    def pull_back(self, residuals: Array, power: int = 1) -> Array:
+        """Sum over documents of residual times feature (to a power); the intercept's feature is 1."""
+        features = (part for part in (self.words, self.dense, self.lifted) if part is not None)
+        sums = [(part if power == 1 else part**power).T @ residuals for part in features]
+        return np.concatenate([*sums, np.sum(residuals, axis=0, keepdims=True)])
+
+
+@dataclass(frozen=True, eq=False)
+class StoredBlock:
+    """A block whose words are stored elsewhere: everything is put together when it is asked for."""
+
+    fold: int
+    rows: Indices
+    features: Features
+    all_targets: Array
+    all_weights: Array | None
+
+    @property
+    def targets(self) -> Array:
+        """Soft targets of the block's documents."""
+        return self.all_targets[self.rows]
+
+    def loaded(self) -> Block:
+        """The block in memory."""
+        counts, idf = self.features.words, self.features.idf
+        words = None if counts is None or idf is None else tf_idf(counts[self.rows], idf)
+        return _block(self.fold, self.rows, words, self.features, self.all_targets, self.all_weights)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """On a journey it takes its own rows along, not those of all documents."""
+        features, rows = self.features, self.rows
+        own = Features(
+            None if features.words is None else take_counts(features.words, rows),
+            features.idf,
+            None if features.dense is None else features.dense[rows],
+            features.scale,
+            None,  # what was lifted goes along, how is not needed there
+            None if features.lifted is None else features.lifted[rows],
+        )
+        weights = None if self.all_weights is None else self.all_weights[rows]
+        return StoredBlock, (self.fold, np.arange(len(rows)), own, self.all_targets[rows], weights)
+
+
+def _block(
+    fold: int, rows: Indices, words: Matrix | None, features: Features, targets: Array, weights: Array | None
+) -> Block:
+    """A block with these words; what else it holds is picked from tables of all documents."""
+    dense, scale = features.dense, features.scale
+    return Block(
+        fold,
+        words,
+        None if dense is None or scale is None else scale.apply(dense[rows]),
+        targets[rows],
+        None if weights is None else weights[rows],
+        None if features.lifted is None else features.lifted[rows],
+    )
+
+
+def cut_blocks(
+    features: Features, targets: Array, weights: Array | None, folds: Indices, n_blocks: int | None = None
+) -> tuple[list[Block] | list[StoredBlock], Indices]:
+    """Blocks of one fold each, and the order in which they hold the documents; the data alone decides the cuts."""
+    order = np.argsort(folds, kind="stable")
+    sizes = np.bincount(folds)
+    if n_blocks is None:
+        n_blocks = -(-len(folds) // _DOCS_PER_BLOCK)
+    cuts = np.unique(np.concatenate([np.cumsum(sizes), np.arange(1, n_blocks) * len(folds) // n_blocks]))
+    pieces = [(int(folds[rows[0]]), rows) for rows in np.split(order, cuts[:-1]) if len(rows)]
+    words = features.words
+    if words is not None and not in_memory(words):
+        return [StoredBlock(fold, rows, features, targets, weights) for fold, rows in pieces], order
+    return [
+        _block(fold, rows, None if words is None else words[rows], features, targets, weights) for fold, rows in pieces
+    ], order

@@ -1,0 +1,64 @@
+"""Parameters as named arrays for files, and back."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from palda.engine import prefixed, under
+from palda.models.crowd import AnnotatorBelief
+from palda.models.topics.parameters import Params
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+__all__ = ["belief_from_arrays", "belief_to_arrays", "params_from_arrays", "params_to_arrays"]
+
+
+def params_to_arrays(params: Params) -> dict[str, NDArray[Any]]:
+    """Parameters as arrays of a file."""
+    values = {spec.name: getattr(params, spec.name) for spec in fields(params)}
+    belief = values.pop("annotators")
+    arrays = {name: np.asarray(value) for name, value in values.items() if value is not None}
+    return arrays | ({} if belief is None else prefixed("annotators", belief_to_arrays(belief)))
+
+
+def params_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Params:
+    """Parameters among the arrays of a file, which must fit each other."""
+    n_classes, _, n_topics = arrays["topic_prior"].shape
+    n_words = arrays["topic_words"].shape[-1]
+    shapes = {
+        "topic_prior": (n_classes, 2, n_topics),
+        "topic_words": (n_topics, n_words),
+        "class_prior": (n_classes,),
+        "word_counts": (n_topics, n_words),
+        "word_prior": (),
+    }
+    stored: dict[str, Any] = {name: arrays[name] for name in shapes if name in arrays}
+    for name, array in stored.items():
+        if array.shape != shapes[name] or array.dtype != np.float64 or not np.isfinite(array).all():
+            raise ValueError(f"the array {name!r} does not fit the others")
+    if ("word_counts" in stored) != ("word_prior" in stored):
+        raise ValueError("of 'word_counts' and 'word_prior' one is missing")
+    if "word_prior" in stored:
+        stored["word_prior"] = float(stored["word_prior"])
+    return Params(**stored, annotators=belief_from_arrays(under("annotators", arrays)))
+
+
+def belief_to_arrays(belief: AnnotatorBelief) -> dict[str, NDArray[Any]]:
+    """What is believed of annotators as arrays of a file."""
+    return {spec.name: getattr(belief, spec.name) for spec in fields(belief)}
+
+
+def belief_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> AnnotatorBelief | None:
+    """What is believed of annotators; None without arrays."""
+    if not arrays:
+        return None
+    belief = AnnotatorBelief(**arrays)
+    if belief.own.shape != belief.posterior.shape or belief.pool.shape != belief.posterior.shape[1:]:
+        raise ValueError("the arrays of annotators do not fit each other")
+    return belief

@@ -1,1 +1,0 @@
-"""The only place that prints: views, console, command line, report."""

@@ -1,0 +1,110 @@
+"""Fits with base rates for a label prior, as published: words and votes give the labels together, in one EM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from scipy.special import expit
+
+from palda.data import take_counts
+from palda.models.classifier import assign_folds
+from palda.models.crowd import count_votes
+from palda.models.topics import (
+    FoldModel,
+    Temperature,
+    base_rate,
+    choose_temperature,
+    evidence_of_shards,
+    fit_folds,
+    fit_topics,
+    for_prediction,
+    label_likelihoods,
+    label_probs,
+    run_em,
+    start_params,
+    unlabelled_shards,
+    word_evidence_model,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from palda.data import CountRows
+    from palda.models.crowd import AnnotatorBelief
+    from palda.models.topics import EMResult, EMSettings, Params, TopicPlan, TrainingData
+
+    Array = NDArray[np.float64]
+    Rows = NDArray[np.int64]
+
+__all__ = ["BaseRateFit", "fit_base_rates", "word_probs"]
+
+_N_FOLDS = 5
+_LEAST_DOCS = 50  # fewer documents are too few to hold some back
+
+
+@dataclass(frozen=True, eq=False)
+class BaseRateFit:
+    """A topic model, and what it says about the documents that were held back from another one like it."""
+
+    topics: EMResult
+    temper: Temperature
+    label_probs: Array  # Δ
+    held_out: Rows  # documents that were held back; none if there are too few, or no choice needs them
+    held_out_probs: Array
+
+
+def fit_base_rates(data: TrainingData, plan: TopicPlan, seed: int, *, hold_out: bool) -> BaseRateFit:
+    """EM on all documents, and on four fifths of them if something is to be chosen on the others."""
+
+    def start_of(some: TrainingData, seed: int) -> Params:
+        return replace(start_params(some.counts, some.guess, plan, seed), annotators=_first_belief(some, plan.settings))
+
+    shards = data.shards()
+    topics = fit_topics(shards, lambda seed: start_of(data, seed), plan)
+    params = cast("Params", topics.params)
+    probs = label_probs(shards, params, plan.settings)
+    nothing = np.empty(0, dtype=np.int64)
+    if topics.interrupted or not hold_out or len(data.known) < _LEAST_DOCS:
+        return BaseRateFit(topics, Temperature(), probs, nothing, np.empty((0, probs.shape[1])))
+
+    def fit_rows(rows: Rows) -> Params:
+        some = data.take(rows)
+        start = start_of(some, plan.seeds[0])
+        return run_em(some.shards(), start, plan.settings).params or start
+
+    models = fit_folds(assign_folds(data.guess, _N_FOLDS, seed), fit_rows, which=[0])
+    temper = Temperature()
+    if plan.settings.inference == "joint":
+        temper = choose_temperature(
+            models, data.counts, lambda model: _likelihoods(model, data, plan.settings), plan.settings
+        )
+    rows = models[0].rows
+    return BaseRateFit(
+        topics, temper, probs, rows, word_probs(take_counts(data.counts, rows), models[0].params, temper, plan.settings)
+    )
+
+
+def word_probs(counts: CountRows, params: Params, temper: Temperature, settings: EMSettings) -> Array:
+    """Probability of each class in new documents, from the words alone."""
+    shards = unlabelled_shards(counts, len(params.class_prior))
+    if settings.inference == "mean_field":
+        return label_probs(shards, for_prediction(params), settings)
+    evidence = evidence_of_shards(shards, word_evidence_model(params, temper), settings).evidence
+    probs: Array = expit(base_rate.log_odds(params.class_prior) + evidence)
+    return probs
+
+
+def _first_belief(data: TrainingData, settings: EMSettings) -> AnnotatorBelief | None:
+    if data.votes is None or settings.annotators is None or data.belief is None:
+        return None
+    return settings.annotators.update(count_votes(settings.annotators, data.votes, data.guess), data.belief)
+
+
+def _likelihoods(model: FoldModel, data: TrainingData, settings: EMSettings) -> tuple[Array, Array]:
+    known = data.known[model.rows]
+    if data.votes is None or settings.annotators is None or model.params.annotators is None:
+        return label_likelihoods(known, None)
+    said = settings.annotators.evidence(data.votes.take(model.rows), model.params.annotators)
+    return label_likelihoods(known, said)

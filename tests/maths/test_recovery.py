@@ -1,0 +1,127 @@
+"""The published model finds the parameters that wrote the data: annotators, class rates and topics."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from palda import metrics, simulate
+from palda.data import Votes
+from palda.engine import Threads
+from palda.estimators import PALDA, CrowdPALDA
+from palda.models.topics import EMSettings, Params, cut_shards, em_rounds
+from palda.simulate import SimulatedAnnotators, SimulatedDocuments
+
+Array = NDArray[np.float64]
+
+N_DOCS, N_CLASSES, N_TOPICS, N_WORDS, N_TOKENS = 3000, 6, 12, 600, 80
+SEEDS = range(5)
+
+
+def own_topics(emphasis: float = 0.9, concentration: float = 3.0) -> Array:
+    """α in which every (class, state) speaks mostly through a topic of its own: elsewhere topics are not identified."""
+    mix = np.full((N_CLASSES, 2, N_TOPICS), (1 - emphasis) / N_TOPICS)
+    for place in range(N_CLASSES):
+        mix[place, 1, place] += emphasis
+        mix[place, 0, N_CLASSES + place] += emphasis
+    return concentration * mix
+
+
+@cache
+def documents(seed: int) -> SimulatedDocuments:
+    return simulate.documents(
+        N_DOCS,
+        N_CLASSES,
+        N_TOPICS,
+        N_WORDS,
+        seed=seed,
+        doc_length=N_TOKENS,
+        topic_prior=own_topics(),
+        word_concentration=0.02,
+    )
+
+
+@cache
+def crowd(profile: str, seed: int) -> tuple[Votes, SimulatedAnnotators]:
+    return simulate.crowd(documents(seed), profile, seed=seed, votes_per_doc=5)
+
+
+@cache
+def crowd_fit(profile: str, seed: int) -> CrowdPALDA:
+    """The published model after a few rounds, which is all that ρ, ξ and topics need."""
+    model = CrowdPALDA.as_published(N_TOPICS, tol=3e-3, n_jobs=1, random_state=seed)
+    return model.fit(documents(seed).corpus, crowd(profile, seed)[0])
+
+
+@cache
+def clean_fit(seed: int) -> PALDA:
+    model = PALDA.as_published(N_TOPICS, tol=1e-3, n_jobs=1, random_state=seed)
+    return model.fit(documents(seed).corpus, documents(seed).labels)
+
+
+def matched_cosines(found: Array, true: Array) -> Array:
+    """Cosine of every true topic with the found topic it is matched to, for the best one-to-one matching."""
+    cosines = true @ found.T / np.outer(np.linalg.norm(true, axis=1), np.linalg.norm(found, axis=1))
+    matched: Array = cosines[linear_sum_assignment(-cosines)]
+    return matched
+
+
+@pytest.mark.parametrize("profile", ["paper", "adversarial"])
+def test_annotator_quality_is_nearly_as_exact_as_if_the_truth_were_known(profile: str) -> None:
+    errors, floors = [], []
+    for seed in SEEDS:
+        votes, people = crowd(profile, seed)
+        errors.append(metrics.annotator_rmse(crowd_fit(profile, seed).annotator_quality_["quality"], people.quality))
+        floors.append(metrics.oracle_rmse(votes, documents(seed).labels, people.quality))
+    assert np.mean(errors) <= 1.3 * np.mean(floors)
+
+
+@pytest.mark.parametrize(("profile", "largest_error"), [("paper", 0.03), ("adversarial", 0.05)])
+def test_class_rates_are_found_behind_the_votes(profile: str, largest_error: float) -> None:
+    for seed in SEEDS:
+        found = crowd_fit(profile, seed).class_prior_
+        np.testing.assert_allclose(found, documents(seed).class_prior, atol=largest_error)
+
+
+def test_class_rates_of_known_labels_are_their_shares() -> None:
+    np.testing.assert_allclose(clean_fit(0).class_prior_, documents(0).labels.mean(axis=0), atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_topics_are_found_from_known_labels(seed: int) -> None:
+    assert matched_cosines(clean_fit(seed).topic_words_, documents(seed).topic_words).mean() > 0.95
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("profile", ["paper", "adversarial"])
+def test_topics_are_found_behind_the_votes(profile: str, seed: int) -> None:
+    assert matched_cosines(crowd_fit(profile, seed).topic_words_, documents(seed).topic_words).mean() > 0.9
+
+
+@pytest.mark.parametrize("profile", ["paper", "adversarial"])
+def test_consensus_is_nearer_the_truth_than_the_majority(profile: str) -> None:
+    votes, _ = crowd(profile, 0)
+    truth = documents(0).labels
+    majority = 2 * votes.yes_per_pair() > votes.per_pair()
+    consensus = crowd_fit(profile, 0).consensus_ > 0.5
+    assert metrics.hamming_accuracy(truth, consensus.astype(int)) > 0.95
+    assert metrics.hamming_accuracy(truth, majority.astype(int)) < 0.95
+
+
+def test_em_that_starts_at_the_truth_stays_there() -> None:
+    simulated = documents(0)
+    truth = Params(simulated.topic_prior.copy(), simulated.topic_words, simulated.class_prior)
+    shards = cut_shards(simulated.corpus.counts, simulated.labels)
+    *_, (params, _) = em_rounds(shards, truth, EMSettings(max_iter=10, tol=0.0, engine=Threads(1)))
+    assert matched_cosines(params.topic_words, simulated.topic_words).mean() > 0.95
+
+
+def test_the_first_rounds_are_no_plateau() -> None:
+    bounds = clean_fit(0).lower_bounds_
+    growth = np.diff(bounds) / np.abs(bounds[1:])
+    assert growth[0] > 0.01
+    assert (growth[:3] > 1e-4).all()
