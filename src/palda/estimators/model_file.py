@@ -130,7 +130,7 @@ def state_of_prior(prior: LabelPrior | None, label_prior: Any) -> dict[str, np.n
         arrays |= prefixed(prefix, part)
     if prior.reader is not None:
         said, temper, log_odds = prior.reader
-        arrays |= {f"reader.{name}": array for name, array in said._asdict().items()}
+        arrays |= {"reader.present": said.present, "reader.absent": said.absent}
         arrays |= {"reader.temper": np.array(temper), "reader.log_odds": log_odds}
     return arrays
 

@@ -8,7 +8,7 @@ its documents are many, so the order in which batches arrive matters little.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -62,7 +62,11 @@ class PastSummary:
         """Everything it is made of, ready for an npz file."""
         arrays = {"sizes": np.array([self.n_docs, self.n_tokens])}
         if self.head is not None:
-            arrays |= {f"head_{spec.name}": np.asarray(getattr(self.head, spec.name)) for spec in fields(self.head)}
+            arrays |= {
+                "head_positives": self.head.positives,
+                "head_n_spoken": self.head.n_spoken,
+                "head_n_docs": np.asarray(self.head.n_docs),
+            }
         return arrays
 
     @classmethod
@@ -71,11 +75,10 @@ class PastSummary:
         if "sizes" not in arrays:
             return None
         n_docs, n_tokens = (float(number) for number in arrays["sizes"])
-        head = {name.removeprefix("head_"): array for name, array in arrays.items() if name.startswith("head_")}
-        if not head:
+        if "head_n_docs" not in arrays:
             return cls(int(n_docs), n_tokens)
-        values: dict[str, Any] = {**head, "n_docs": int(head["n_docs"])}
-        return cls(int(n_docs), n_tokens, ClassifierSummary(**values))
+        head = ClassifierSummary(arrays["head_positives"], arrays["head_n_spoken"], int(arrays["head_n_docs"]))
+        return cls(int(n_docs), n_tokens, head)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ that are close in those dimensions are believed to have labels in common, wherev
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -82,14 +82,22 @@ class FourierFeatures:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything it is made of, under names of its own, ready for an npz file."""
-        return prefixed(_PREFIX, {spec.name: getattr(self, spec.name) for spec in fields(self)})
+        own = {
+            "basis": self.basis,
+            "directions": self.directions,
+            "phases": self.phases,
+            "mixing": self.mixing,
+            "offset": self.offset,
+        }
+        return prefixed(_PREFIX, own)
 
     @classmethod
     def split_from(cls, arrays: Mapping[str, NDArray[Any]]) -> tuple[Self | None, dict[str, NDArray[Any]]]:
         """The lift among the arrays, if there is one, and the other arrays."""
         own = under(_PREFIX, arrays)
         others = {name: array for name, array in arrays.items() if not name.startswith(f"{_PREFIX}.")}
-        return (cls(**own) if own else None), others
+        names = ("basis", "directions", "phases", "mixing", "offset")
+        return (cls(*(own[name] for name in names)) if own else None), others
 
 
 def fit_fourier_features(words: Matrix, seed: int) -> FourierFeatures | None:

@@ -203,15 +203,38 @@ class LogisticClassifier:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything the head is made of, ready for an npz file."""
-        values = ((spec.name, getattr(self, spec.name)) for spec in fields(self) if spec.name != "lift")
-        own = {name: np.asarray(value) for name, value in values if value is not None}
+        values = {
+            "coef": self.coef,
+            "intercept": self.intercept,
+            "slope": self.slope,
+            "offset": self.offset,
+            "limit": self.limit,
+            "base_rates": self.base_rates,
+            "penalties": self.penalties,
+            "idf": self.idf,
+            "dense_mean": self.dense_mean,
+            "dense_spread": self.dense_spread,
+        }
+        own = {name: np.asarray(value) for name, value in values.items() if value is not None}
         return own if self.lift is None else own | self.lift.arrays()
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The head that ``arrays`` was taken from."""
         lift, own = FourierFeatures.split_from(arrays)
-        return cls(**{**own, "limit": float(own["limit"]), "lift": lift})  # type: ignore[arg-type]
+        return cls(
+            coef=own["coef"],
+            intercept=own["intercept"],
+            slope=own["slope"],
+            offset=own["offset"],
+            limit=float(own["limit"]),
+            base_rates=own["base_rates"],
+            penalties=own["penalties"],
+            idf=own.get("idf"),
+            dense_mean=own.get("dense_mean"),
+            dense_spread=own.get("dense_spread"),
+            lift=lift,
+        )
 
 
 def _given(features: Any, what: str) -> Any:

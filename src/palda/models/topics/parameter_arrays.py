@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,10 +20,15 @@ __all__ = ["belief_from_arrays", "belief_to_arrays", "params_from_arrays", "para
 
 def params_to_arrays(params: Params) -> dict[str, NDArray[Any]]:
     """Parameters as arrays of a file."""
-    values = {spec.name: getattr(params, spec.name) for spec in fields(params)}
-    belief = values.pop("annotators")
+    values = {
+        "topic_prior": params.topic_prior,
+        "topic_words": params.topic_words,
+        "class_prior": params.class_prior,
+        "word_counts": params.word_counts,
+        "word_prior": params.word_prior,
+    }
     arrays = {name: np.asarray(value) for name, value in values.items() if value is not None}
-    return arrays | ({} if belief is None else prefixed("annotators", belief_to_arrays(belief)))
+    return arrays | ({} if params.annotators is None else prefixed("annotators", belief_to_arrays(params.annotators)))
 
 
 def params_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Params:
@@ -38,27 +42,32 @@ def params_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Params:
         "word_counts": (n_topics, n_words),
         "word_prior": (),
     }
-    stored: dict[str, Any] = {name: arrays[name] for name in shapes if name in arrays}
+    stored = {name: arrays[name] for name in shapes if name in arrays}
     for name, array in stored.items():
         if array.shape != shapes[name] or array.dtype != np.float64 or not np.isfinite(array).all():
             raise ValueError(f"the array {name!r} does not fit the others")
     if ("word_counts" in stored) != ("word_prior" in stored):
         raise ValueError("of 'word_counts' and 'word_prior' one is missing")
-    if "word_prior" in stored:
-        stored["word_prior"] = float(stored["word_prior"])
-    return Params(**stored, annotators=belief_from_arrays(under("annotators", arrays)))
+    return Params(
+        topic_prior=stored["topic_prior"],
+        topic_words=stored["topic_words"],
+        class_prior=stored["class_prior"],
+        word_counts=stored.get("word_counts"),
+        word_prior=float(stored["word_prior"]) if "word_prior" in stored else None,
+        annotators=belief_from_arrays(under("annotators", arrays)),
+    )
 
 
 def belief_to_arrays(belief: AnnotatorBelief) -> dict[str, NDArray[Any]]:
     """What is believed of annotators as arrays of a file."""
-    return {spec.name: getattr(belief, spec.name) for spec in fields(belief)}
+    return {"posterior": belief.posterior, "pool": belief.pool, "own": belief.own}
 
 
 def belief_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> AnnotatorBelief | None:
     """What is believed of annotators; None without arrays."""
     if not arrays:
         return None
-    belief = AnnotatorBelief(**arrays)
+    belief = AnnotatorBelief(posterior=arrays["posterior"], pool=arrays["pool"], own=arrays["own"])
     if belief.own.shape != belief.posterior.shape or belief.pool.shape != belief.posterior.shape[1:]:
         raise ValueError("the arrays of annotators do not fit each other")
     return belief
