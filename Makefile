@@ -5,12 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 CORE := $(VENV)/.core-installed
 DEV := $(VENV)/.dev-installed
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench golden docs format clean
+.PHONY: help demo test test-fast test-long check kernels bench golden docs format clean
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -34,8 +35,19 @@ check: $(DEV)  ## linter, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: check  ## check, then every test
-	$(BIN)/python -m pytest -n auto --dist loadfile
+# Numba caches what it compiles. Compiling here takes place beside mypy, once instead of in every test process.
+kernels: $(DEV)
+	@$(BIN)/python -m tests.compile_kernels
+
+test: $(DEV)  ## check, then every test but the long ones
+	@$(MAKE) --no-print-directory --jobs 2 check kernels
+	$(PYTEST)
+
+test-fast: $(DEV)  ## the tests without browser, Dask cluster and guides
+	$(PYTEST) -m 'not (browser or cluster or guide or long)'
+
+test-long: $(DEV)  ## the long tests alone
+	$(PYTEST) -m long
 
 bench: $(DEV)  ## side-by-side ratios against peers
 	$(BIN)/python -m benchmarks

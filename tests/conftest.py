@@ -1,26 +1,24 @@
-"""Where tests find the public data sets, and a loud word when they do not."""
+"""The public data sets, a Dask cluster, and a summary that names what was left out."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+_DATA_BESIDE_CHECKOUT = Path(__file__).resolve().parents[2] / "shared" / "data"
 
-_BESIDE_THE_CHECKOUT = Path(__file__).resolve().parents[2] / "shared" / "data"
-
-if "PALDA_DATA" not in os.environ and _BESIDE_THE_CHECKOUT.is_dir():
-    os.environ["PALDA_DATA"] = str(_BESIDE_THE_CHECKOUT)
+if "PALDA_DATA" not in os.environ and _DATA_BESIDE_CHECKOUT.is_dir():
+    os.environ["PALDA_DATA"] = str(_DATA_BESIDE_CHECKOUT)
 
 
-settings.register_profile("steady", derandomize=True, database=None)
+settings.register_profile("reproducible", derandomize=True, database=None)
 if os.environ.get("CI"):
-    settings.load_profile("steady")  # the same examples every time; elsewhere each run looks at new ones
+    settings.load_profile("reproducible")  # the same examples in every run; elsewhere each run draws new ones
 
 
 def _data_folder() -> Path | None:
@@ -36,7 +34,16 @@ def data_folder() -> Path:
     return folder
 
 
-def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
+@pytest.fixture(scope="session")
+def dask_client() -> Iterator[Any]:
+    """A client of a Dask cluster with two worker processes; tests that use it carry the ``cluster`` mark."""
+    distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'palda[dask]'")
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0")
+    with cluster, distributed.Client(cluster, set_as_default=False) as client:
+        yield client
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     if _data_folder() is not None:
         return
     for item in items:
@@ -44,12 +51,36 @@ def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="public data sets not found: set PALDA_DATA"))
 
 
+class _DeselectedCount:
+    """Tells the main process of pytest-xdist how many tests its workers deselected: it collects none itself."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.told = False
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        output = getattr(self.config, "workeroutput", None)
+        if output is not None:
+            output["deselected"] = [*output.get("deselected", ()), *(item.nodeid for item in items)]
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        deselected = getattr(node, "workeroutput", {}).get("deselected", [])
+        if deselected and not self.told:  # every worker deselects the same tests
+            self.told = True
+            self.config.hook.pytest_deselected(items=deselected)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(_DeselectedCount(config))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    left_out = [
+    skipped = [
         report.nodeid for report in terminalreporter.stats.get("skipped", []) if "PALDA_DATA" in str(report.longrepr)
     ]
-    if left_out:
-        terminalreporter.section("LEFT OUT: NO PUBLIC DATA SETS", sep="!", red=True, bold=True)
-        terminalreporter.line(f"{len(left_out)} tests on real data did not run; set PALDA_DATA to the data folder:")
-        for nodeid in left_out:
+    if skipped:
+        terminalreporter.section("SKIPPED: NO PUBLIC DATA SETS", sep="!", red=True, bold=True)
+        terminalreporter.line(f"{len(skipped)} tests on real data did not run; set PALDA_DATA to the data folder:")
+        for nodeid in skipped:
             terminalreporter.line(f"  {nodeid}")

@@ -20,7 +20,10 @@ playwright = pytest.importorskip(
 )
 
 CHROMIUM = os.environ.get("PALDA_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found: install one, or name it in PALDA_CHROMIUM")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found: install one, or name it in PALDA_CHROMIUM"),
+]
 
 PHONE, DESK = {"width": 400, "height": 850}, {"width": 1400, "height": 900}
 SERIOUS = ("serious", "critical")

@@ -193,6 +193,7 @@ def test_any_table_can_be_predicted_chunk_by_chunk(
         assert palda("predict", world.model, path, "--csv").out == whole, path.name
 
 
+@pytest.mark.cluster
 def test_dask_predicts_the_same_and_what_is_wrong_with_an_engine_is_said(
     palda: Palda, world: World, new: Path, tmp_path: Path
 ) -> None:

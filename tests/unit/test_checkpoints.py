@@ -1,4 +1,4 @@
-"""A fit that is stopped and goes on ends in the same parameters, bit for bit, wherever it was stopped."""
+"""A fit that is killed and resumed ends with the same bits, wherever it was killed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:EM did not converge")
 
 
 class Killed(BaseException):
-    """The end, without any ceremony."""
+    """Stands for a process that is killed: nothing catches it."""
 
 
 def fitted(folder: Path | None, label_prior: Any = "stacked", *, crowd: bool = True, **settings: Any) -> TopicEstimator:
@@ -58,8 +58,8 @@ def assert_same(one: TopicEstimator, other: TopicEstimator, folder: Path) -> Non
     np.testing.assert_array_equal(one.predict_proba(COUNTS), other.predict_proba(COUNTS))
 
 
-def stop_after(monkeypatch: pytest.MonkeyPatch, n_writes: int) -> None:
-    """The process dies the moment that so many files were written."""
+def kill_after(monkeypatch: pytest.MonkeyPatch, n_writes: int) -> None:
+    """Kill the fit as soon as it has written so many files."""
     countdown = itertools.count(1)
     write_whole = journals._write_whole
 
@@ -84,29 +84,33 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, n_writes: int) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else ",".join(value),
 )
-def test_a_fit_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
-    tmp_path: Path, label_prior: str, settings: dict[str, Any], *, crowd: bool
+@pytest.mark.parametrize("n_writes", [9, pytest.param(2, marks=pytest.mark.long, id="every-write")])
+def test_a_fit_killed_again_and_again_ends_with_the_same_bits(
+    tmp_path: Path, label_prior: str, settings: dict[str, Any], *, crowd: bool, n_writes: int
 ) -> None:
-    """Every file that is written is once the last one: the end of every stage, and every round of EM."""
+    """With ``n_writes=2`` the fit is killed after every file; the first write of a resumed fit repeats the last one.
+
+    With 9 it is killed after every eighth file. EM writes five files here, so the kills fall on different rounds.
+    """
     folder = tmp_path / "checkpoint"
-    for n_killed in range(500):  # noqa: B007
+    for n_kills in range(500):  # noqa: B007
         with pytest.MonkeyPatch.context() as monkeypatch:
-            stop_after(monkeypatch, 2)  # the first repeats what was there already, so that the fit moves on
+            kill_after(monkeypatch, n_writes)
             try:
                 resumed = fitted(folder, label_prior, crowd=crowd, **settings)
                 break
             except Killed:
                 continue
-    assert n_killed > 5
-    if settings.get("random_state", 0) is None:  # what was drawn is known to the journal alone
-        settings["random_state"] = _Drawn(folder)
+    assert n_kills >= (1 if n_writes > 2 else 10)
+    if settings.get("random_state", 0) is None:  # only the checkpoint knows the seeds that were drawn
+        settings = settings | {"random_state": _StoredSeeds(folder)}
     uninterrupted = fitted(None, label_prior, crowd=crowd, **settings)
     resumed.random_state = uninterrupted.random_state = 0
     assert_same(resumed, uninterrupted, tmp_path)
 
 
-class _Drawn(np.random.RandomState):
-    """Draws what the journal says was drawn."""
+class _StoredSeeds(np.random.RandomState):
+    """Draws the seeds that a checkpoint holds."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(0)
@@ -119,31 +123,30 @@ class _Drawn(np.random.RandomState):
         return drawn
 
 
-def test_a_plugged_in_classifier_is_stored_if_nothing_need_be_executed(
+def test_an_external_classifier_is_stored_only_if_loading_it_executes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class OneOfOurOwn(MultinomialNB):  # type: ignore[misc]
-        """skops does not know it."""
+    class UnknownToSkops(MultinomialNB):  # type: ignore[misc]
+        """skops trusts the classes of scikit-learn alone."""
 
-    class Trained:
-        n_times = 0
-
+    n_trained = 0
     train = _Trainer.train
 
     def counting_train(*arguments: Any) -> Any:
-        Trained.n_times += 1
+        nonlocal n_trained
+        n_trained += 1
         return train(*arguments)
 
     monkeypatch.setattr(_Trainer, "train", counting_train)
-    for classifier, n_times in ((MultinomialNB(alpha=0.5), 0), (OneOfOurOwn(alpha=0.5), 1)):
+    for classifier, n_expected in ((MultinomialNB(alpha=0.5), 0), (UnknownToSkops(alpha=0.5), 1)):
         folder = tmp_path / type(classifier).__name__
         with monkeypatch.context() as patched:
             patched.setattr("palda.training.alternating.fit_topics", _raise(Killed))
             with pytest.raises(Killed):
                 fitted(folder, classifier, crowd=False)
-        Trained.n_times = 0
+        n_trained = 0
         resumed = fitted(folder, classifier, crowd=False)
-        assert Trained.n_times == n_times  # of one that skops does not know, the folds are known at least
+        assert n_trained == n_expected  # the predictions of the folds are stored in both cases
         uninterrupted = fitted(None, classifier, crowd=False)
         np.testing.assert_array_equal(resumed.predict_proba(COUNTS), uninterrupted.predict_proba(COUNTS))
         np.testing.assert_array_equal(resumed.topic_words_, uninterrupted.topic_words_)
@@ -156,17 +159,17 @@ def _raise(kind: type[BaseException]) -> Any:
     return refuse
 
 
-def test_a_fit_that_was_over_returns_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_fit_is_restored_without_computing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = fitted(tmp_path / "checkpoint")
-    for name in ("priors.logistic.minimise", "learn.fit_crowd", "fit.em"):
+    for name in ("models.classifier.logistic.minimise", "training.alternating.fit_crowd", "models.topics.em.e_step"):
         monkeypatch.setattr(f"palda.{name}", _raise(Killed))
-    again = fitted(tmp_path / "checkpoint", n_jobs=2)  # how many threads there are changes nothing
+    again = fitted(tmp_path / "checkpoint", n_jobs=2)  # the number of threads is no part of the fingerprint
     monkeypatch.undo()
     again.n_jobs = 1
     assert_same(first, again, tmp_path)
 
 
-def test_a_folder_of_shards_goes_on_too_and_is_told_from_another(tmp_path: Path) -> None:
+def test_a_fit_on_shards_resumes_and_refuses_other_shards(tmp_path: Path) -> None:
     unknown = np.full(NEWS.labels.shape, -1, dtype=np.int8)
     votes = replace(VOTES, doc_ids=NEWS.corpus.doc_ids)
     first, other = (
@@ -179,7 +182,7 @@ def test_a_folder_of_shards_goes_on_too_and_is_told_from_another(tmp_path: Path)
 
     checkpoint = Checkpoint(tmp_path / "checkpoint", minutes=0)
     with pytest.MonkeyPatch.context() as monkeypatch:
-        stop_after(monkeypatch, 4)
+        kill_after(monkeypatch, 4)
         with pytest.raises(Killed):
             model().fit(first, checkpoint=checkpoint)
     with pytest.raises(CheckpointError, match=r"another fit \(the votes differ\)$"):
@@ -187,7 +190,7 @@ def test_a_folder_of_shards_goes_on_too_and_is_told_from_another(tmp_path: Path)
     assert_same(model().fit(first, checkpoint=checkpoint), model().fit(first), tmp_path)
 
 
-def test_damaged_stages_are_computed_again(tmp_path: Path) -> None:
+def test_damaged_stage_files_are_recomputed_with_a_warning(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     first = fitted(folder, crowd=False)
     for number, path in enumerate(sorted(folder.glob("*.npz"))):
@@ -196,13 +199,13 @@ def test_damaged_stages_are_computed_again(tmp_path: Path) -> None:
         path.write_bytes(halves[number % len(halves)])
     with pytest.warns(PaldaWarning, match="is damaged .*; this part of the fit is computed again") as caught:
         again = fitted(folder, crowd=False)
-    said = [str(warning.message) for warning in caught if issubclass(warning.category, PaldaWarning)]
-    assert len(said) == len(list(folder.glob("*.npz")))
+    n_warnings = sum(issubclass(warning.category, PaldaWarning) for warning in caught)
+    assert n_warnings == len(list(folder.glob("*.npz")))
     assert_same(first, again, tmp_path)
-    assert_same(first, fitted(folder, crowd=False), tmp_path)  # and are whole again
+    assert_same(first, fitted(folder, crowd=False), tmp_path)  # the files were written again
 
 
-def test_a_byte_that_changed_never_goes_unnoticed(tmp_path: Path) -> None:
+def test_a_changed_byte_never_changes_a_result(tmp_path: Path) -> None:
     fingerprint = {"seed": 1}
     with FolderStageLog(tmp_path / "j", fingerprint, 0) as journal:
         journal.stage("em").keep(lambda: StageRecord({"a": np.arange(30.0)}, {"b": 0.1}))
@@ -213,12 +216,12 @@ def test_a_byte_that_changed_never_goes_unnoticed(tmp_path: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PaldaWarning)
             found = FolderStageLog(tmp_path / "j", fingerprint, 0).stage("em").recall(lambda record: record)
-        if found is not None:  # the byte stood for nothing, such as a date
+        if found is not None:  # the byte has no effect: a date, for example
             np.testing.assert_array_equal(found.arrays["a"], np.arange(30.0))
             assert found.state["b"] == 0.1
 
 
-def test_another_course_of_the_fit_is_noticed_and_rounding_is_not(tmp_path: Path) -> None:
+def test_stages_of_other_inputs_are_recomputed_and_rounding_is_tolerated(tmp_path: Path) -> None:
     inputs = np.random.default_rng(0).normal(size=(50, 4))
     with FolderStageLog(tmp_path, {}, 0) as journal:
         for kind in ("em", "head", "em"):
@@ -233,11 +236,11 @@ def test_another_course_of_the_fit_is_noticed_and_rounding_is_not(tmp_path: Path
     assert recalled(other, "em", inputs) == 1
     with pytest.warns(PaldaWarning, match="0002-head.npz: belongs to another course of the fit"):
         assert recalled(other, "head", inputs + 1e-3) is None
-    assert recalled(other, "em", inputs) is None  # nor is anything believed that came after it
+    assert recalled(other, "em", inputs) is None  # nor is any later stage used
     assert [path.name for path in sorted(tmp_path.glob("*.npz"))] == ["0001-em.npz"]
 
 
-def test_the_checkpoint_of_another_fit_is_refused_and_says_what_differs(tmp_path: Path) -> None:
+def test_the_checkpoint_of_another_fit_is_refused_with_the_difference(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     fitted(folder, "base_rate")
     with pytest.raises(CheckpointError, match=r"another fit \(max_iter was 4, not 5\)$"):
@@ -268,7 +271,7 @@ def test_the_checkpoint_of_another_fit_is_refused_and_says_what_differs(tmp_path
             model.fit(COUNTS, VOTES, checkpoint=folder)
 
 
-def test_a_folder_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_hold_checkpoints_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(CheckpointError, match="is a file; checkpoints need a folder"):
         fitted(tmp_path / "file")
@@ -279,7 +282,7 @@ def test_a_folder_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
             PALDA(3, max_iter=2).fit(COUNTS, NEWS.labels, checkpoint=wrong)  # type: ignore[arg-type]
 
 
-def test_a_full_disk_costs_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_gives_one_warning_and_the_fit_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -293,7 +296,7 @@ def test_a_full_disk_costs_one_warning(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 class Clock:
-    """Time that passes when it is told to."""
+    """A clock that a test sets."""
 
     now = 0.0
 
@@ -301,7 +304,7 @@ class Clock:
         return self.now
 
 
-def test_nothing_is_written_before_its_time_and_then_everything(tmp_path: Path) -> None:
+def test_nothing_is_written_before_the_interval_is_over_and_then_everything(tmp_path: Path) -> None:
     clock, said = Clock(), list[str]()
     folder = tmp_path / "checkpoint"
     with FolderStageLog(folder, {}, 10, say=said.append, clock=clock) as journal:
@@ -317,7 +320,7 @@ def test_nothing_is_written_before_its_time_and_then_everything(tmp_path: Path) 
         clock.now = 1199.0
         running.keep(lambda: StageRecord({}, {"round": 3}), finished=False)
         assert _round_in(folder) == 2
-    assert _round_in(folder) == 3  # a fit that is stopped after a checkpoint leaves nothing out
+    assert _round_in(folder) == 3  # a fit that ends after a checkpoint writes all that is left
     assert said == [f"this takes longer; checkpoints go to {folder}"]
 
 
@@ -327,7 +330,7 @@ def _round_in(folder: Path) -> object:
     return journal.stage("em").recall(lambda record: record.state["round"])
 
 
-def test_writing_takes_no_more_than_a_small_part_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writing_takes_at_most_three_percent_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     write_record = journals._write_record
 
@@ -349,7 +352,7 @@ def test_writing_takes_no_more_than_a_small_part_of_the_time(tmp_path: Path, mon
     assert n_writes * 60.0 < 0.03 * (clock.now - begun)
 
 
-def test_what_a_killed_write_left_behind_is_swept_away(tmp_path: Path) -> None:
+def test_unfinished_files_of_a_killed_write_are_removed(tmp_path: Path) -> None:
     fitted(tmp_path / "checkpoint", "base_rate")
     left = tmp_path / "checkpoint" / ".0003-em.npz.0123abcd.part"
     left.write_bytes(b"half")
@@ -357,7 +360,7 @@ def test_what_a_killed_write_left_behind_is_swept_away(tmp_path: Path) -> None:
     assert not left.exists()
 
 
-def test_removing_leaves_what_is_not_a_checkpoint(tmp_path: Path) -> None:
+def test_removing_a_checkpoint_keeps_other_files(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path / "checkpoint", minutes=0)
     checkpoint.remove()
     assert not checkpoint.exists
@@ -368,14 +371,14 @@ def test_removing_leaves_what_is_not_a_checkpoint(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "checkpoint").iterdir()] == ["notes.txt"]
 
 
-def test_settings_travel_without_their_journal(tmp_path: Path) -> None:
+def test_pickled_settings_carry_no_checkpoint(tmp_path: Path) -> None:
     journal = FolderStageLog(tmp_path, {}, 0)
     journal.stage("em").keep(lambda: StageRecord({}, {}))
     copied = pickle.loads(pickle.dumps(EMSettings(journal=journal)))  # noqa: S301 - our own bytes
     assert type(copied.journal) is StageLog
 
 
-def test_progress_of_a_fit_that_goes_on_counts_its_own_rounds(
+def test_a_resumed_fit_estimates_its_time_from_its_own_rounds(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moments = iter([0.0, 10.0])

@@ -99,6 +99,7 @@ def run_command(line: str) -> None:
         sys.argv = before
 
 
+@pytest.mark.guide
 @pytest.mark.filterwarnings("ignore:EM did not converge")
 @pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=lambda p: p.name)
 def test_the_snippets_of_a_page_run_from_top_to_bottom(
@@ -142,8 +143,8 @@ def test_commands_named_in_a_page_exist_with_their_options(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_make_targets_and_links_of_a_page_exist(page: Path) -> None:
     text = page.read_text()
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert set(re.findall(r"^make ([a-z]+)|`make ([a-z]+)`", text, re.MULTILINE)) <= {
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"^make ([a-z-]+)|`make ([a-z-]+)`", text, re.MULTILINE)) <= {
         (target, "") for target in targets
     } | {("", target) for target in targets}
     for link in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
@@ -151,6 +152,7 @@ def test_make_targets_and_links_of_a_page_exist(page: Path) -> None:
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
+@pytest.mark.guide
 def test_the_picture_of_the_crowd_is_drawn_by_its_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo.run, "__defaults__", (60, 0))
     monkeypatch.setenv("MPLBACKEND", "svg")
@@ -160,6 +162,8 @@ def test_the_picture_of_the_crowd_is_drawn_by_its_script(tmp_path: Path, monkeyp
     assert "</svg>" in (tmp_path / "newsroom.svg").read_text()
 
 
+@pytest.mark.browser
+@pytest.mark.guide
 def test_the_picture_of_the_report_is_taken_by_its_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("playwright.sync_api", reason="the picture needs playwright: pip install playwright")
     if not (os.environ.get("PALDA_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")):

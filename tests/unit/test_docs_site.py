@@ -16,10 +16,13 @@ import pytest
 import palda
 from palda import metrics
 
-pytestmark = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in ("sphinx", "furo", "myst_parser")),
-    reason="the site needs its builder: pip install 'palda[docs]'",
-)
+pytestmark = [
+    pytest.mark.guide,
+    pytest.mark.skipif(
+        any(importlib.util.find_spec(name) is None for name in ("sphinx", "furo", "myst_parser")),
+        reason="the site needs its builder: pip install 'palda[docs]'",
+    ),
+]
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 FETCHED = {"src", "srcset", "data", "poster"}
