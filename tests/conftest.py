@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -68,7 +69,7 @@ class _DeselectedCount:
         deselected = getattr(node, "workeroutput", {}).get("deselected", [])
         if deselected and not self.told:  # every worker deselects the same tests
             self.told = True
-            self.config.hook.pytest_deselected(items=deselected)
+            self.config.hook.pytest_deselected(items=[SimpleNamespace(nodeid=nodeid) for nodeid in deselected])
 
 
 def pytest_configure(config: pytest.Config) -> None:
