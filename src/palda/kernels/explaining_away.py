@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from palda.kernels.arrays import Bags, ClassWordProbs, PassLimits, WordEvidence
-from palda.kernels.loops import FAST, label_prob
+from palda.kernels.loops import FAST, label_prob, spaced_zeros
 from palda.kernels.special import log
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ def explain_away(
     most_words = 0
     for d in range(n_docs):
         most_words = max(most_words, bags.starts[d + 1] - bags.starts[d])
-    present = np.zeros((n_classes, most_words))
-    absent = np.zeros((n_classes, most_words))
-    counts = np.zeros(most_words)
-    mixed = np.zeros(most_words)
+    present = spaced_zeros((n_classes, most_words))
+    absent = spaced_zeros((n_classes, most_words))
+    counts = spaced_zeros((most_words,))
+    mixed = spaced_zeros((most_words,))
     for d in range(n_docs):
         probs = beliefs[d]
         for i in range(n_classes):

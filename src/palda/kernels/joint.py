@@ -12,7 +12,17 @@ import numpy as np
 from numba import njit
 
 from palda.kernels.arrays import CAUTION, FARTHEST, FIRST_LEAP, Bags, Labels, PassLimits, ShardResult, Topics
-from palda.kernels.loops import FAST, copy, dots, entries_with_mass, label_bound, label_prob, log_norms, weighted_sum
+from palda.kernels.loops import (
+    FAST,
+    copy,
+    dots,
+    entries_with_mass,
+    label_bound,
+    label_prob,
+    log_norms,
+    spaced_zeros,
+    weighted_sum,
+)
 from palda.kernels.special import digamma, exp, exp_digamma, log_gamma
 
 if TYPE_CHECKING:
@@ -102,19 +112,19 @@ def joint(bags: Bags, labels: Labels, topics: Topics, stopping: PassLimits, pair
 @njit(nogil=True, error_model="numpy")
 def _new_scratch(most_words: int, n_classes: int, n_topics: int) -> _Scratch:
     return _Scratch(
-        np.zeros(n_classes),
-        np.zeros((n_classes, n_topics)),
-        np.zeros((n_classes, n_topics)),
-        np.zeros((n_classes, n_topics)),
-        np.zeros((n_classes, n_topics)),
-        np.zeros(n_classes),
-        np.zeros((2, n_topics)),
-        np.zeros(n_topics),
-        np.zeros(n_topics),
-        np.zeros((most_words, n_topics)),
-        np.zeros(most_words),
-        np.zeros(most_words),
-        np.zeros(most_words),
+        spaced_zeros((n_classes,)),
+        spaced_zeros((n_classes, n_topics)),
+        spaced_zeros((n_classes, n_topics)),
+        spaced_zeros((n_classes, n_topics)),
+        spaced_zeros((n_classes, n_topics)),
+        spaced_zeros((n_classes,)),
+        spaced_zeros((2, n_topics)),
+        spaced_zeros((n_topics,)),
+        spaced_zeros((n_topics,)),
+        spaced_zeros((most_words, n_topics)),
+        spaced_zeros((most_words,)),
+        spaced_zeros((most_words,)),
+        spaced_zeros((most_words,)),
     )
 
 

@@ -24,12 +24,31 @@ __all__ = [
     "label_prob",
     "log_norm",
     "log_norms",
+    "spaced_zeros",
     "weighted_sum",
 ]
 
 # Sums may be reordered so that loops become SIMD code; infinities and NaN keep their meaning.
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 MOST_NATS = 500.0  # beyond this a probability is 0 or 1 to the last bit
+
+
+_SPACING = 128  # doubles, 1 KiB: LLVM asks for at most 32 doubles between two arrays (AVX-512, four vectors at a time)
+
+
+@njit(nogil=True, error_model="numpy")
+def spaced_zeros(shape: tuple[int, ...]) -> Array:
+    """Zeros of a shape, with 1 KiB of unused memory on both sides.
+
+    LLVM compiles a loop that stores to one array and reads another twice, as SIMD and as scalar code, and takes the
+    scalar code when the arrays lie within a few vectors of each other. If such a loop also adds up a sum, the two add
+    in different orders, so that the last bits would depend on where memory happened to be free. Therefore: in every
+    loop with a store and a sum, one array of each pair (stored array, other array) comes from here.
+    """
+    size = 1
+    for length in shape:
+        size *= length
+    return np.zeros(size + 2 * _SPACING)[_SPACING : _SPACING + size].reshape(shape)
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)

@@ -16,6 +16,7 @@ from palda.kernels.loops import (
     label_prob,
     log_norm,
     log_norms,
+    spaced_zeros,
     weighted_sum,
 )
 from palda.kernels.special import digamma, exp
@@ -95,17 +96,17 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: PassLimits,
 @njit(nogil=True, error_model="numpy")
 def _new_scratch(most_words: int, n_classes: int, n_topics: int) -> _Scratch:
     return _Scratch(
-        np.zeros((n_classes, 2, n_topics)),
-        np.zeros((n_classes, 2, n_topics)),
-        np.zeros((n_classes, n_topics)),
-        np.zeros((n_classes, n_topics)),
-        np.zeros((most_words, n_topics)),
-        np.zeros((most_words, n_classes)),
-        np.zeros(n_topics),
-        np.zeros(n_classes),
-        np.zeros(n_classes),
-        np.zeros((n_classes, most_words)),
-        np.zeros(most_words),
+        spaced_zeros((n_classes, 2, n_topics)),
+        spaced_zeros((n_classes, 2, n_topics)),
+        spaced_zeros((n_classes, n_topics)),
+        spaced_zeros((n_classes, n_topics)),
+        spaced_zeros((most_words, n_topics)),
+        spaced_zeros((most_words, n_classes)),
+        spaced_zeros((n_topics,)),
+        spaced_zeros((n_classes,)),
+        spaced_zeros((n_classes,)),
+        spaced_zeros((n_classes, most_words)),
+        spaced_zeros((most_words,)),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numba import njit
 
-from palda.kernels.loops import copy
+from palda.kernels.loops import FAST, copy, spaced_zeros
 from palda.kernels.special import exp, log
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ __all__ = ["SetResult", "label_sets", "reference_label_sets"]
 
 _FACTORS_PER_LOG = 8  # factors are at least 1e-30, so a product of eight stays a normal number
 _LEAST_FACTOR = 1e-30
-# Sums may be reordered so that loops become SIMD code; infinities and NaN keep their meaning.
-_FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 
 class SetResult(NamedTuple):
@@ -64,7 +62,7 @@ def reference_label_sets(log_odds: Array, known: NDArray[np.int8], log_weights: 
     return SetResult(label_probs, profile_probs, log_likelihoods, label_sums)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
 def label_sets(log_odds: Array, known: NDArray[np.int8], log_weights: Array, rates: Array) -> SetResult:
     """The same, with a logarithm for several factors at once; ``rates`` is (classes, profiles)."""
     n_docs, n_classes = log_odds.shape
@@ -72,8 +70,8 @@ def label_sets(log_odds: Array, known: NDArray[np.int8], log_weights: Array, rat
     label_probs = np.empty((n_docs, n_classes))
     profile_probs = np.empty((n_docs, n_profiles))
     log_likelihoods = np.empty(n_docs)
-    label_sums = np.zeros((n_classes, n_profiles))
-    present, absent, products = np.empty(n_classes), np.empty(n_classes), np.empty(n_profiles)
+    label_sums = spaced_zeros((n_classes, n_profiles))
+    present, absent, products = spaced_zeros((n_classes,)), spaced_zeros((n_classes,)), spaced_zeros((n_profiles,))
     for m in range(n_profiles):
         products[m] = 1.0
     for d in range(n_docs):
@@ -83,7 +81,7 @@ def label_sets(log_odds: Array, known: NDArray[np.int8], log_weights: Array, rat
     return SetResult(label_probs, profile_probs, log_likelihoods, label_sums)
 
 
-@njit(nogil=True, error_model="numpy", fastmath=_FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _weigh(log_odds: Array, known: NDArray[np.int8], present: Array, absent: Array) -> float:
     """Weights of both states of every class, the larger one 1; returns the logarithm of what was divided out."""
     top = 0.0
@@ -96,7 +94,7 @@ def _weigh(log_odds: Array, known: NDArray[np.int8], present: Array, absent: Arr
     return top
 
 
-@njit(nogil=True, error_model="numpy", fastmath=_FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _share_out(
     present: Array, absent: Array, log_weights: Array, rates: Array, products: Array, shares: Array
 ) -> float:
@@ -123,7 +121,7 @@ def _share_out(
     return float(best + log(total))
 
 
-@njit(nogil=True, error_model="numpy", fastmath=_FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _add_labels(
     present: Array, absent: Array, rates: Array, shares: Array, label_sums: Array, label_probs: Array
 ) -> None:

@@ -1,0 +1,72 @@
+"""Kernels give the same bits wherever their arrays lie in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from palda.kernels import Bags, Beliefs, ClassWordProbs, Labels, PassLimits, Topics, compiled
+
+N_DOCS, N_CLASSES, N_TOPICS, N_WORDS = 12, 4, 5, 40
+N_RUNS = 300
+
+
+class Inputs(NamedTuple):
+    bags: Bags
+    known: np.ndarray
+    log_odds: np.ndarray
+    topics: Topics
+    class_word_probs: ClassWordProbs
+    log_weights: np.ndarray
+    rates: np.ndarray
+
+
+def inputs() -> Inputs:
+    rng = np.random.default_rng(4)
+    words = [np.sort(rng.choice(N_WORDS, rng.integers(5, 20), replace=False)) for _ in range(N_DOCS)]
+    starts = np.concatenate(([0], np.cumsum([len(doc) for doc in words])))
+    return Inputs(
+        Bags(starts, np.concatenate(words).astype(np.int32), rng.integers(1, 4, starts[-1]).astype(np.float64)),
+        rng.integers(-1, 2, (N_DOCS, N_CLASSES)).astype(np.int8),
+        rng.normal(size=(N_DOCS, N_CLASSES)),
+        Topics(rng.uniform(0.1, 2.0, (N_CLASSES, 2, N_TOPICS)), rng.dirichlet(np.ones(N_WORDS), N_TOPICS).T.copy()),
+        ClassWordProbs(*rng.dirichlet(np.ones(N_WORDS), (2, N_CLASSES)).transpose(0, 2, 1).copy()),
+        np.log(rng.dirichlet(np.ones(9))),
+        rng.uniform(0.05, 0.95, (N_CLASSES, 9)),
+    )
+
+
+def copied(value: Any) -> Any:
+    """The same arrays at other addresses."""
+    return value.copy() if isinstance(value, np.ndarray) else type(value)(*map(copied, value))
+
+
+def run_kernel(kernel: str, given: Inputs) -> Any:
+    limits = PassLimits(8, 1e-3, leaps=True)
+    if kernel == "joint":
+        carried = np.zeros((0, N_CLASSES, N_TOPICS))
+        return compiled.joint(given.bags, Labels(given.known, given.log_odds), given.topics, limits, carried)
+    if kernel == "mean_field":
+        beliefs = Beliefs(np.zeros((0, N_CLASSES, 2, N_TOPICS)), np.zeros((0, N_CLASSES)), np.zeros((0, N_CLASSES)))
+        return compiled.mean_field(given.bags, Labels(given.known, given.log_odds), given.topics, limits, beliefs)
+    if kernel == "explain_away":
+        return compiled.explain_away(given.bags, given.log_odds, np.ones(N_DOCS), given.class_word_probs, limits)
+    return compiled.label_sets(given.log_odds, given.known, given.log_weights, given.rates)
+
+
+def results_at_many_addresses(kernel: str) -> Iterator[bytes]:
+    """Blocks of many sizes are taken and freed between runs, so that arrays land in different places."""
+    rng = np.random.default_rng(0)
+    given, blocks = inputs(), []
+    for _ in range(N_RUNS):
+        blocks += [np.empty(size) for size in rng.integers(1, 60, 5)]
+        yield b"".join(np.asarray(part).tobytes() for part in run_kernel(kernel, copied(given)))
+        del blocks[:: rng.integers(2, 5)]
+
+
+@pytest.mark.parametrize("kernel", ["joint", "mean_field", "explain_away", "label_sets"])
+def test_results_do_not_depend_on_memory_addresses(kernel: str) -> None:
+    assert len(set(results_at_many_addresses(kernel))) == 1
