@@ -295,8 +295,8 @@ def space_out_kernel_arrays() -> None:
 
     allocate = NRTContext.meminfo_alloc_aligned
 
-    def allocate_spaced(self: Any, builder: Any, size: Any, align: int) -> Any:
-        return allocate(self, builder, size, max(align, SPACING))
+    def allocate_spaced(self: Any, builder: Any, size: Any, align: Any) -> Any:  # noqa: ARG001 - Numba's signature
+        return allocate(self, builder, size, SPACING)
 
     NRTContext.meminfo_alloc_aligned = allocate_spaced
 
