@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import digamma, expit, gammaln
 
-from palda.kernels import LEAST_WEIGHT, Bags, Beliefs, Labels, PassLimits, ShardResult, Topics, compiled, reference
+from palda.kernels import MIN_WORD_WEIGHT, Bags, Beliefs, Labels, PassLimits, ShardResult, Topics, compiled, reference
 
 Array = NDArray[np.float64]
 
@@ -229,7 +229,7 @@ def test_without_words_labels_follow_the_log_odds_and_the_bound_is_exact(kernel:
 
 
 @KERNELS
-@pytest.mark.parametrize("weight", [0.0, LEAST_WEIGHT])
+@pytest.mark.parametrize("weight", [0.0, MIN_WORD_WEIGHT])
 def test_a_word_no_topic_writes_is_as_good_as_absent(kernel: object, weight: float) -> None:
     world = make_world(10)
     weights = world.topics.word_weights.copy()
@@ -248,7 +248,7 @@ def test_a_word_no_topic_writes_is_as_good_as_absent(kernel: object, weight: flo
 def test_the_rarest_word_of_the_most_unlikely_topic_still_counts(kernel: object) -> None:
     """α at its floor and a weight just above the least make the smallest norm there is; nothing vanishes."""
     prior = np.array([[[100.0, 5e-3], [100.0, 5e-3]]])
-    weights = np.array([[1.0, 0.0], [0.0, 2 * LEAST_WEIGHT]])
+    weights = np.array([[1.0, 0.0], [0.0, 2 * MIN_WORD_WEIGHT]])
     bags = Bags(np.array([0, 2]), np.array([0, 1], dtype=np.int32), np.array([1e6, 1.0]))
     world = World(bags, Labels(np.array([[1]], dtype=np.int8), np.zeros((1, 1))), Topics(prior, weights))
     S = np.array([[[1e6, 0.0]]])

@@ -16,8 +16,8 @@ from sklearn.naive_bayes import MultinomialNB
 
 from palda import PALDA, Checkpoint, CrowdPALDA, simulate
 from palda.data import Dataset
-from palda.engine import CheckpointError, FolderStageLog, StageLog, StageRecord
-from palda.engine import checkpoint as journals
+from palda.engine import CheckpointError, FolderStageStore, StageRecord, StageStore
+from palda.engine import stage_store as journals
 from palda.errors import PaldaError, PaldaWarning
 from palda.estimators import Progress, TopicEstimator, load_state
 from palda.io import write_shards
@@ -69,7 +69,7 @@ def kill_after(monkeypatch: pytest.MonkeyPatch, n_writes: int) -> None:
             raise Killed
 
     monkeypatch.setattr(journals, "_write_whole", write)
-    monkeypatch.setattr(FolderStageLog, "__exit__", StageLog.__exit__)
+    monkeypatch.setattr(FolderStageStore, "__exit__", StageStore.__exit__)
 
 
 @pytest.mark.parametrize("crowd", [True, False], ids=["crowd", "labels"])
@@ -207,7 +207,7 @@ def test_damaged_stage_files_are_recomputed_with_a_warning(tmp_path: Path) -> No
 
 def test_a_changed_byte_never_changes_a_result(tmp_path: Path) -> None:
     fingerprint = {"seed": 1}
-    with FolderStageLog(tmp_path / "j", fingerprint, 0) as journal:
+    with FolderStageStore(tmp_path / "j", fingerprint, 0) as journal:
         journal.stage("em").keep(lambda: StageRecord({"a": np.arange(30.0)}, {"b": 0.1}))
     (path,) = (tmp_path / "j").glob("*.npz")
     content = path.read_bytes()
@@ -215,7 +215,7 @@ def test_a_changed_byte_never_changes_a_result(tmp_path: Path) -> None:
         path.write_bytes(content[:place] + bytes([content[place] ^ 0x41]) + content[place + 1 :])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PaldaWarning)
-            found = FolderStageLog(tmp_path / "j", fingerprint, 0).stage("em").recall(lambda record: record)
+            found = FolderStageStore(tmp_path / "j", fingerprint, 0).stage("em").recall(lambda record: record)
         if found is not None:  # the byte has no effect: a date, for example
             np.testing.assert_array_equal(found.arrays["a"], np.arange(30.0))
             assert found.state["b"] == 0.1
@@ -223,16 +223,16 @@ def test_a_changed_byte_never_changes_a_result(tmp_path: Path) -> None:
 
 def test_stages_of_other_inputs_are_recomputed_and_rounding_is_tolerated(tmp_path: Path) -> None:
     inputs = np.random.default_rng(0).normal(size=(50, 4))
-    with FolderStageLog(tmp_path, {}, 0) as journal:
+    with FolderStageStore(tmp_path, {}, 0) as journal:
         for kind in ("em", "head", "em"):
             journal.stage(kind, inputs).keep(lambda: StageRecord({}, {"found": 1}))
 
-    def recalled(journal: FolderStageLog, kind: str, given: np.ndarray) -> object:
+    def recalled(journal: FolderStageStore, kind: str, given: np.ndarray) -> object:
         return journal.stage(kind, given).recall(lambda record: record.state["found"])
 
-    rounded = FolderStageLog(tmp_path, {}, 0)
+    rounded = FolderStageStore(tmp_path, {}, 0)
     assert [recalled(rounded, kind, inputs * (1 + 1e-12)) for kind in ("em", "head", "em")] == [1, 1, 1]
-    other = FolderStageLog(tmp_path, {}, 0)
+    other = FolderStageStore(tmp_path, {}, 0)
     assert recalled(other, "em", inputs) == 1
     with pytest.warns(PaldaWarning, match="0002-head.npz: belongs to another course of the fit"):
         assert recalled(other, "head", inputs + 1e-3) is None
@@ -307,7 +307,7 @@ class Clock:
 def test_nothing_is_written_before_the_interval_is_over_and_then_everything(tmp_path: Path) -> None:
     clock, said = Clock(), list[str]()
     folder = tmp_path / "checkpoint"
-    with FolderStageLog(folder, {}, 10, say=said.append, clock=clock) as journal:
+    with FolderStageStore(folder, {}, 10, say=said.append, clock=clock) as journal:
         first = journal.stage("votes")
         first.keep(lambda: StageRecord({}, {}))
         running = journal.stage("em")
@@ -325,7 +325,7 @@ def test_nothing_is_written_before_the_interval_is_over_and_then_everything(tmp_
 
 
 def _round_in(folder: Path) -> object:
-    journal = FolderStageLog(folder, {}, 10)
+    journal = FolderStageStore(folder, {}, 10)
     journal.stage("votes")
     return journal.stage("em").recall(lambda record: record.state["round"])
 
@@ -339,7 +339,7 @@ def test_writing_takes_at_most_three_percent_of_the_time(tmp_path: Path, monkeyp
         write_record(*arguments)
 
     monkeypatch.setattr(journals, "_write_record", slow)
-    journal = FolderStageLog(tmp_path / "checkpoint", {}, 1, clock=clock)
+    journal = FolderStageStore(tmp_path / "checkpoint", {}, 1, clock=clock)
     running = journal.stage("em")
     begun = clock.now
     n_writes = 0
@@ -372,10 +372,10 @@ def test_removing_a_checkpoint_keeps_other_files(tmp_path: Path) -> None:
 
 
 def test_pickled_settings_carry_no_checkpoint(tmp_path: Path) -> None:
-    journal = FolderStageLog(tmp_path, {}, 0)
+    journal = FolderStageStore(tmp_path, {}, 0)
     journal.stage("em").keep(lambda: StageRecord({}, {}))
     copied = pickle.loads(pickle.dumps(EMSettings(journal=journal)))  # noqa: S301 - our own bytes
-    assert type(copied.journal) is StageLog
+    assert type(copied.journal) is StageStore
 
 
 def test_a_resumed_fit_estimates_its_time_from_its_own_rounds(

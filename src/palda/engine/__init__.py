@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from palda.engine.base import FAN_IN, Engine, tree_sum
-from palda.engine.checkpoint import (
-    CheckpointError,
-    FolderStageLog,
-    Stage,
-    StageLog,
-    StageRecord,
-    is_checkpoint,
-    prefixed,
-    remove,
-    under,
-)
 from palda.engine.dask import Dask
 from palda.engine.selection import check_engine, open_client, open_engine
+from palda.engine.stage_store import (
+    CheckpointError,
+    FolderStageStore,
+    Stage,
+    StageRecord,
+    StageStore,
+    add_prefix,
+    is_checkpoint,
+    remove_checkpoint,
+    strip_prefix,
+)
 from palda.engine.threads import Threads, one_blas_thread, resolve_n_jobs
 
 __all__ = [
@@ -23,19 +23,19 @@ __all__ = [
     "CheckpointError",
     "Dask",
     "Engine",
-    "FolderStageLog",
+    "FolderStageStore",
     "Stage",
-    "StageLog",
     "StageRecord",
+    "StageStore",
     "Threads",
+    "add_prefix",
     "check_engine",
     "is_checkpoint",
     "one_blas_thread",
     "open_client",
     "open_engine",
-    "prefixed",
-    "remove",
+    "remove_checkpoint",
     "resolve_n_jobs",
+    "strip_prefix",
     "tree_sum",
-    "under",
 ]

@@ -205,7 +205,7 @@ class TopicEstimator(TransformerMixin, SavedEstimator):
         """How topics are fitted, and a seed for everything else that is drawn."""
         self.__dict__.pop("out_of_fold_probs_", None)  # of an earlier fit
         self.n_topics_ = default_n_topics(counts, n_classes) if self.n_topics == "auto" else int(self.n_topics)
-        *seeds, seed = draw_seeds(self.random_state, self.n_init + 1, settings.journal)
+        *seeds, seed = draw_seeds(self.random_state, self.n_init + 1, settings.stages)
 
         def watch() -> Any:
             return Progress(verbose=self.verbose, max_iter=self.max_iter, tol=settings.tol).step

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palda.data import count_blocks, vote_blocks
-from palda.engine import FolderStageLog, StageLog, StageRecord, is_checkpoint, remove
+from palda.engine import FolderStageStore, StageRecord, StageStore, is_checkpoint, remove_checkpoint
 from palda.errors import PaldaError
 from palda.estimators.progress import note
 from palda.io import package_version
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from palda.models.topics import TrainingData
 
-__all__ = ["Checkpoint", "draw_seeds", "open_stage_log"]
+__all__ = ["Checkpoint", "draw_seeds", "open_stage_store"]
 
 _OF_NO_CONSEQUENCE = {"n_jobs", "engine", "verbose"}  # for what is learned
 _VOTE_COLUMNS = ("doc", "annotator", "label", "value")
@@ -49,17 +49,17 @@ class Checkpoint:
 
     def remove(self) -> None:
         """Remove it; other files in the folder stay."""
-        remove(self.folder)
+        remove_checkpoint(self.folder)
 
 
-def open_stage_log(
+def open_stage_store(
     checkpoint: Checkpoint | str | os.PathLike[str] | None,
     settings: Mapping[str, Any],
     data: TrainingData,
-) -> StageLog:
+) -> StageStore:
     """The journal of a fit with these settings of an estimator; one that remembers nothing without a checkpoint."""
     if checkpoint is None:
-        return StageLog()
+        return StageStore()
     if not isinstance(checkpoint, Checkpoint):
         checkpoint = Checkpoint(checkpoint)
     if not isinstance(checkpoint.folder, (str, os.PathLike)):
@@ -67,18 +67,18 @@ def open_stage_log(
     if not isinstance(checkpoint.minutes, (int, float)) or not 0 <= checkpoint.minutes < math.inf:
         raise PaldaError(f"a checkpoint every {checkpoint.minutes!r} minutes: the number must be at least 0")
     say: Callable[[str], object] = note if settings["verbose"] else lambda _: None
-    journal = FolderStageLog(checkpoint.folder, _fingerprint(settings, data), checkpoint.minutes, say=say)
-    if journal.n_stored:
-        say(f"going on from {journal.folder}")
-    return journal
+    stages = FolderStageStore(checkpoint.folder, _fingerprint(settings, data), checkpoint.minutes, say=say)
+    if stages.n_stored:
+        say(f"going on from {stages.folder}")
+    return stages
 
 
-def draw_seeds(random_state: Any, n_seeds: int, journal: StageLog) -> list[int]:
+def draw_seeds(random_state: Any, n_seeds: int, stages: StageStore) -> list[int]:
     """Seeds from a random state. A fit that goes on has those that it had: an open state would give others."""
     from sklearn.utils import check_random_state
 
     drawn = check_random_state(random_state).randint(np.iinfo(np.int32).max, size=n_seeds)
-    drawn = journal.stage("seeds").remember(
+    drawn = stages.stage("seeds").remember(
         lambda: drawn, lambda seeds: StageRecord({"seeds": seeds}, {}), lambda record: record.arrays["seeds"]
     )
     return [int(seed) for seed in drawn]

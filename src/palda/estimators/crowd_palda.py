@@ -12,7 +12,7 @@ from palda.data import Corpus, names_array
 from palda.engine import Threads, resolve_n_jobs
 from palda.estimators.aggregation import ANNOTATOR_MODELS
 from palda.estimators.base import PUBLISHED, TopicEstimator
-from palda.estimators.checkpoints import open_stage_log
+from palda.estimators.checkpoints import open_stage_store
 from palda.estimators.inputs import arriving_votes, as_votes, initial_label_probs, known_votes, label_table
 from palda.estimators.saved_estimator import as_many, out_of_fold_arrays, take_out_of_fold
 from palda.io import ShardFolder
@@ -164,8 +164,8 @@ class CrowdPALDA(TopicEstimator):
         belief = model.start(given.n_annotators, given.n_classes, history)
         data = TrainingData(counts, known, initial_label_probs(given, known), given, belief)
         self.classes_, self.annotators_, self.doc_ids_ = given.classes, given.annotators, given.doc_ids
-        with open_stage_log(checkpoint, self.get_params(deep=False), data) as journal, self._at_work(model) as at_work:
-            settings = replace(at_work, journal=journal)
+        with open_stage_store(checkpoint, self.get_params(deep=False), data) as stages, self._at_work(model) as at_work:
+            settings = replace(at_work, stages=stages)
             if self._learns(data):
                 found = self._fit_learned(data, replace(settings, annotators=None), model)
                 self.consensus_, self.vote_log_likelihoods_ = found.label_probs, found.log_likelihoods

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from palda.engine import prefixed, under
+from palda.engine import add_prefix, strip_prefix
 from palda.errors import PaldaError
 from palda.io import package_version, replacing
 from palda.kernels import ClassWordProbs
@@ -127,7 +127,7 @@ def state_of_prior(prior: LabelPrior | None, label_prior: Any) -> dict[str, np.n
         ("for_votes", combination_arrays(prior.for_votes)),
         ("for_words", combination_arrays(prior.for_words)),
     ):
-        arrays |= prefixed(prefix, part)
+        arrays |= add_prefix(prefix, part)
     if prior.reader is not None:
         said, temper, log_odds = prior.reader
         arrays |= {"reader.present": said.present, "reader.absent": said.absent}
@@ -143,7 +143,7 @@ def stored_prior(
     models: list[Any] = []
     if "plugged_in" in arrays:
         plugged_in, models = _from_skops(arrays["plugged_in"].tobytes(), trusted)
-    own = under("head", arrays)
+    own = strip_prefix("head", arrays)
     if not own:
         return None, plugged_in
     n_classes, n_words = len(params.class_prior), params.topic_words.shape[1]
@@ -155,14 +155,14 @@ def stored_prior(
         fits = head.coef.shape == (n_features, n_classes) and (head.idf is None or head.idf.shape == (n_words,))
         if not fits or (lift is not None and lift.basis.shape[0] != n_words):
             raise ValueError("the arrays of the label prior do not fit the others")
-    for_votes, for_words = (combination_from_arrays(under(name, arrays)) for name in ("for_votes", "for_words"))
+    for_votes, for_words = (combination_from_arrays(strip_prefix(name, arrays)) for name in ("for_votes", "for_words"))
     if any(part.profiles.rates.shape[1:] != (n_classes,) for part in (for_votes, for_words)):
         raise ValueError("the arrays of the profiles do not fit the others")
     return LabelPrior(head, for_votes, for_words, _stored_reader(arrays, (n_words, n_classes))), plugged_in
 
 
 def _stored_reader(arrays: Mapping[str, np.ndarray[Any, Any]], shape: tuple[int, int]) -> WordEvidenceModel | None:
-    own = under("reader", arrays)
+    own = strip_prefix("reader", arrays)
     if not own:
         return None
     said = ClassWordProbs(own["present"], own["absent"])

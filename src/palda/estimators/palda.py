@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 
 from palda.estimators.base import PUBLISHED, TopicEstimator
-from palda.estimators.checkpoints import open_stage_log
+from palda.estimators.checkpoints import open_stage_store
 from palda.estimators.crowd_palda import CrowdPALDA
 from palda.estimators.inputs import arriving_labels, class_names, label_table, mean_where_unknown, named_classes
 from palda.estimators.model_file import ModelFileError, load_state
@@ -158,8 +158,8 @@ class PALDA(ClassifierMixin, TopicEstimator):
             )
         self.classes_ = names
         data = TrainingData(counts, known, mean_where_unknown(known))
-        with open_stage_log(checkpoint, self.get_params(deep=False), data) as journal, self._at_work() as at_work:
-            settings = replace(at_work, journal=journal)
+        with open_stage_store(checkpoint, self.get_params(deep=False), data) as stages, self._at_work() as at_work:
+            settings = replace(at_work, stages=stages)
             if self._learns(data):
                 self._fit_learned(data, settings, TwoCoinModel())
             else:

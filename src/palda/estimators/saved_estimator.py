@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from palda.data import names_array
-from palda.engine import under
+from palda.engine import strip_prefix
 from palda.estimators.attachments import Attachments, packed, texts_array, unpacked
 from palda.estimators.model_file import save_state, state_of_prior, stored_prior
 from palda.models.topics import Temperature, params_from_arrays, params_to_arrays
@@ -127,7 +127,7 @@ class SavedEstimator(BaseEstimator):
         self._prior, plugged_in = stored_prior(saved.arrays, self._params, trusted)
         if plugged_in is not None:
             self.label_prior = plugged_in
-        self._memory = PastSummary.from_arrays(under("memory", saved.arrays))
+        self._memory = PastSummary.from_arrays(strip_prefix("memory", saved.arrays))
         self.lower_bounds_ = saved.arrays["lower_bounds"]
         self.thresholds_ = saved.arrays["thresholds"]
         as_many(list(self.thresholds_), self._params.class_prior, "classes")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from palda.errors import PaldaError, PaldaWarning
 from palda.kernels.arrays import (
-    LEAST_WEIGHT,
+    MIN_WORD_WEIGHT,
     Bags,
     Beliefs,
     ClassWordProbs,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from palda.kernels.profiles import SetResult  # noqa: TC004 - its module imports Numba
 
 __all__ = [
-    "LEAST_WEIGHT",
+    "MIN_WORD_WEIGHT",
     "Bags",
     "Beliefs",
     "ClassWordProbs",

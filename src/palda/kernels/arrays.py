@@ -12,7 +12,7 @@ __all__ = [
     "CAUTION",
     "FARTHEST",
     "FIRST_LEAP",
-    "LEAST_WEIGHT",
+    "MIN_WORD_WEIGHT",
     "Bags",
     "Beliefs",
     "ClassWordProbs",
@@ -23,7 +23,7 @@ __all__ = [
     "WordEvidence",
 ]
 
-LEAST_WEIGHT = 1e-150
+MIN_WORD_WEIGHT = 1e-150
 """A word whose weight is not above this in any topic is one that no topic writes: it says nothing."""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
-from palda.kernels.arrays import LEAST_WEIGHT, Bags
+from palda.kernels.arrays import MIN_WORD_WEIGHT, Bags
 from palda.kernels.special import exp, log_gamma
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def entries_with_mass(bags: Bags, word_weights: Array, d: int, entries: NDArray[
     for entry in range(bags.starts[d], bags.starts[d + 1]):
         row = word_weights[bags.words[entry]]
         for t in range(len(row)):
-            if row[t] > LEAST_WEIGHT:
+            if row[t] > MIN_WORD_WEIGHT:
                 entries[found] = entry
                 found += 1
                 break

@@ -11,7 +11,7 @@ from palda.kernels.arrays import (
     CAUTION,
     FARTHEST,
     FIRST_LEAP,
-    LEAST_WEIGHT,
+    MIN_WORD_WEIGHT,
     Bags,
     Beliefs,
     ClassWordProbs,
@@ -77,7 +77,7 @@ class Document(NamedTuple):
 def document_of(bags: Bags, labels: Labels, topics: Topics, d: int) -> tuple[NDArray[np.int64], Document]:
     """Document d, and which entries of the shard its words are; words that no topic writes are left out."""
     entries = np.arange(bags.starts[d], bags.starts[d + 1])
-    entries = entries[(topics.word_weights[bags.words[entries]] > LEAST_WEIGHT).any(axis=1)]
+    entries = entries[(topics.word_weights[bags.words[entries]] > MIN_WORD_WEIGHT).any(axis=1)]
     weights = topics.word_weights[bags.words[entries]]
     return entries, Document(bags.counts[entries], weights, labels.known[d], labels.log_odds[d], labels.fixed)
 

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from palda.data import vote_blocks
-from palda.engine import StageRecord, prefixed, under
+from palda.engine import StageRecord, add_prefix, strip_prefix
 from palda.models.classifier import (
     MIN_STANDARD_ERRORS,
     ClassifierFit,
@@ -130,17 +130,17 @@ class _Turn:
 
     def record(self) -> StageRecord:
         """Labels and what goes with them; the head has a stage of its own."""
-        belief = {} if self.belief is None else prefixed("belief", belief_to_arrays(self.belief))
-        joined = {} if self.joined is None else prefixed("joined", combination_arrays(self.joined))
+        belief = {} if self.belief is None else add_prefix("belief", belief_to_arrays(self.belief))
+        joined = {} if self.joined is None else add_prefix("joined", combination_arrays(self.joined))
         return StageRecord({"label_probs": self.label_probs, **belief, **joined}, {"score": self.score})
 
     @classmethod
     def from_record(cls, record: StageRecord) -> _Turn:
         """What ``record`` was made of."""
-        joined = under("joined", record.arrays)
+        joined = strip_prefix("joined", record.arrays)
         return cls(
             record.arrays["label_probs"],
-            belief_from_arrays(under("belief", record.arrays)),
+            belief_from_arrays(strip_prefix("belief", record.arrays)),
             joined=combination_from_arrays(joined) if joined else None,
             score=float(record.state["score"]),
         )
@@ -187,7 +187,7 @@ class _Learner:
 
     def __init__(self, data: TrainingData, plan: TrainingPlan) -> None:
         self.data, self.plan = data, plan
-        self.journal = plan.topics.settings.journal
+        self.stages = plan.topics.settings.stages
         known, votes = data.known, data.votes
         voted_on = np.zeros(known.shape, dtype=bool) if votes is None else _voted_on(votes)
         self.weights = ((known >= 0) | voted_on).astype(np.float64)
@@ -214,7 +214,7 @@ class _Learner:
             found = fit_crowd(cut_votes(votes, data.known), start_state(belief, data.guess), settings)
             return _Turn(found.label_probs, found.state.belief)
 
-        stage = self.journal.stage("votes", data.guess, belief.posterior)
+        stage = self.stages.stage("votes", data.guess, belief.posterior)
         return stage.remember(from_votes, _Turn.record, _Turn.from_record)
 
     def reads_topics(self, *, steady: bool) -> bool:
@@ -243,7 +243,7 @@ class _Learner:
             joined = replace(joined, profiles=found.state.profiles)
             return _Turn(found.label_probs, found.state.belief, None, joined, score)
 
-        stage = self.journal.stage("labels", fit.log_odds, belief.posterior)
+        stage = self.stages.stage("labels", fit.log_odds, belief.posterior)
         return replace(stage.remember(with_votes, _Turn.record, _Turn.from_record), fit=fit)
 
     def _fit_head(
@@ -252,7 +252,7 @@ class _Learner:
         weights = None if self.weights.all() else self.weights
         kind, counts, seed = self.plan.label_prior, self.data.counts, self.plan.seed
         dense = None if reading is None else reading.evidence
-        stage = self.journal.stage("head", before.label_probs, dense)
+        stage = self.stages.stage("head", before.label_probs, dense)
         if not isinstance(kind, str):
             return fit_external(
                 kind, counts[slice(None)], before.label_probs,  # a plugged-in classifier wants a matrix

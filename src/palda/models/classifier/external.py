@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from palda.engine import Stage, StageRecord, Threads, prefixed, under
+from palda.engine import Stage, StageRecord, Threads, add_prefix, strip_prefix
 from palda.errors import DataError, PaldaError
 from palda.models.classifier.calibration import NONE, Platt, base_log_odds, cross_calibrate, evidence_in
 from palda.models.classifier.features import compact
@@ -85,7 +85,7 @@ class ExternalFit:
                 return None
         except Exception:  # noqa: BLE001 - whatever it is that skops cannot write, it is not ours to put right
             return None
-        arrays = prefixed("head", self.head.arrays())
+        arrays = add_prefix("head", self.head.arrays())
         arrays |= {"log_odds": self.log_odds, "folds": self.folds, "models": np.frombuffer(models, dtype=np.uint8)}
         return StageRecord(arrays, {})
 
@@ -107,7 +107,7 @@ def _restored(record: StageRecord) -> ExternalFit | _Folds:
     from skops import io as skops_io
 
     models = skops_io.loads(record.arrays["models"].tobytes(), trusted=[])
-    head = ExternalClassifier.from_arrays(under("head", record.arrays), models)
+    head = ExternalClassifier.from_arrays(strip_prefix("head", record.arrays), models)
     return ExternalFit(head, record.arrays["log_odds"], record.arrays["folds"])
 
 

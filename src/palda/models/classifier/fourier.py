@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from palda.engine import one_blas_thread, prefixed, under
+from palda.engine import add_prefix, one_blas_thread, strip_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,12 +89,12 @@ class FourierFeatures:
             "mixing": self.mixing,
             "offset": self.offset,
         }
-        return prefixed(_PREFIX, own)
+        return add_prefix(_PREFIX, own)
 
     @classmethod
     def split_from(cls, arrays: Mapping[str, NDArray[Any]]) -> tuple[Self | None, dict[str, NDArray[Any]]]:
         """The lift among the arrays, if there is one, and the other arrays."""
-        own = under(_PREFIX, arrays)
+        own = strip_prefix(_PREFIX, arrays)
         others = {name: array for name, array in arrays.items() if not name.startswith(f"{_PREFIX}.")}
         names = ("basis", "directions", "phases", "mixing", "offset")
         return (cls(*(own[name] for name in names)) if own else None), others

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
 
-from palda.engine import Stage, StageRecord, Threads, prefixed, under
+from palda.engine import Stage, StageRecord, Threads, add_prefix, strip_prefix
 from palda.errors import DataError
 from palda.models.classifier.calibration import (
     NONE,
@@ -271,7 +271,7 @@ class ClassifierFit:
     def record(self) -> StageRecord:
         """Everything the fit is made of."""
         own = {name: getattr(self, name) for name in ("log_odds", "folds", "fold_coef")}
-        return StageRecord(own | prefixed("head", self.head.arrays()), {})
+        return StageRecord(own | add_prefix("head", self.head.arrays()), {})
 
 
 def fit_classifier(
@@ -471,7 +471,7 @@ def _restored(record: StageRecord) -> ClassifierFit | _Path:
     if "path" in record.state:
         return _Path(**{**record.arrays, **record.state["path"]})
     own = (record.arrays[name] for name in ("log_odds", "folds", "fold_coef"))
-    return ClassifierFit(LogisticClassifier.from_arrays(under("head", record.arrays)), *own)
+    return ClassifierFit(LogisticClassifier.from_arrays(strip_prefix("head", record.arrays)), *own)
 
 
 def _fold_models(

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from palda.data import Votes, even_ranges, in_memory, take_counts, take_votes
-from palda.engine import StageLog, Threads
+from palda.engine import StageStore, Threads
 from palda.kernels import Bags, Beliefs, Labels, PassLimits, WordEvidence
 from palda.models.topics import base_rate
 from palda.models.topics.bound import topic_divergence
@@ -114,7 +114,7 @@ class EMSettings:
     stopping: PassLimits = field(default_factory=lambda: PassLimits(max_passes=30, tolerance=1e-3, leaps=True))
     engine: Engine = field(default_factory=Threads)
     rounds: EMRounds | None = None  # None: ``em``
-    journal: StageLog = field(default_factory=StageLog)
+    stages: StageStore = field(default_factory=StageStore)
 
 
 def cut_shards(
@@ -247,7 +247,7 @@ def run_em(
     What was found is put ``into`` the caller's own ``EMResult``, which then survives an interruption.
     """
     best = EMResult() if into is None else into
-    stage = settings.journal.stage("em", start.topic_prior, start.topic_words, start.class_prior)
+    stage = settings.stages.stage("em", start.topic_prior, start.topic_words, start.class_prior)
     known = stage.recall(restored) or Run(EMResult(), start, Position())
     best.become(known.best)
     if known.params is None:

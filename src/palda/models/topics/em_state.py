@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from palda.engine import StageRecord, prefixed, under
+from palda.engine import StageRecord, add_prefix, strip_prefix
 from palda.models.topics.parameter_arrays import params_from_arrays, params_to_arrays
 
 if TYPE_CHECKING:
@@ -74,13 +74,13 @@ class Run(NamedTuple):
 def running_record(params: Params, position: Position, best: EMResult) -> StageRecord:
     """Before a round counts: its parameters, its position, and the best of the rounds before."""
     record = finished_record(best)
-    arrays = {**record.arrays, **prefixed("now", params_to_arrays(params))}
+    arrays = {**record.arrays, **add_prefix("now", params_to_arrays(params))}
     return StageRecord(arrays, {**record.state, "position": asdict(position)})
 
 
 def finished_record(best: EMResult) -> StageRecord:
     """A run that is over."""
-    arrays = {} if best.params is None else prefixed("best", params_to_arrays(best.params))
+    arrays = {} if best.params is None else add_prefix("best", params_to_arrays(best.params))
     state = {
         "bounds": list(best.bounds),
         "bound": best.bound,
@@ -94,11 +94,11 @@ def finished_record(best: EMResult) -> StageRecord:
 def restored(record: StageRecord) -> Run:
     """What one of the records was made of."""
     best, state = EMResult(), record.state
-    own = under("best", record.arrays)
+    own = strip_prefix("best", record.arrays)
     best.params = params_from_arrays(own) if own else None
     best.bounds = [float(bound) for bound in state["bounds"]]
     best.bound, best.worst_fall = float(state["bound"]), float(state["worst_fall"])
     best.converged, best.newton_converged = bool(state["converged"]), bool(state["newton_converged"])
     if "position" not in state:
         return Run(best, None, Position())
-    return Run(best, params_from_arrays(under("now", record.arrays)), Position(**state["position"]))
+    return Run(best, params_from_arrays(strip_prefix("now", record.arrays)), Position(**state["position"]))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from palda.engine import prefixed, under
+from palda.engine import add_prefix, strip_prefix
 from palda.models.crowd import AnnotatorBelief
 from palda.models.topics.parameters import Params
 
@@ -28,7 +28,7 @@ def params_to_arrays(params: Params) -> dict[str, NDArray[Any]]:
         "word_prior": params.word_prior,
     }
     arrays = {name: np.asarray(value) for name, value in values.items() if value is not None}
-    return arrays | ({} if params.annotators is None else prefixed("annotators", belief_to_arrays(params.annotators)))
+    return arrays | ({} if params.annotators is None else add_prefix("annotators", belief_to_arrays(params.annotators)))
 
 
 def params_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Params:
@@ -54,7 +54,7 @@ def params_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Params:
         class_prior=stored["class_prior"],
         word_counts=stored.get("word_counts"),
         word_prior=float(stored["word_prior"]) if "word_prior" in stored else None,
-        annotators=belief_from_arrays(under("annotators", arrays)),
+        annotators=belief_from_arrays(strip_prefix("annotators", arrays)),
     )
 
 

@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CheckpointError",
-    "FolderStageLog",
+    "FolderStageStore",
     "Stage",
-    "StageLog",
     "StageRecord",
+    "StageStore",
+    "add_prefix",
     "is_checkpoint",
-    "prefixed",
-    "remove",
-    "under",
+    "remove_checkpoint",
+    "strip_prefix",
 ]
 
 T = TypeVar("T")
@@ -104,7 +104,7 @@ class Stage:
         return found
 
 
-class StageLog:
+class StageStore:
     """Stages in the order in which a fit reaches them; this journal remembers none."""
 
     def stage(self, kind: str, *inputs: NDArray[Any] | None) -> Stage:
@@ -121,7 +121,7 @@ class StageLog:
         """The fit is over, or was interrupted."""
 
 
-class FolderStageLog(StageLog):
+class FolderStageStore(StageStore):
     """A journal in a folder, which is written to every few minutes, and not at all in the first few.
 
     Until then finished stages are held by reference. A stage file that cannot be read is as good as none; a folder that
@@ -174,7 +174,7 @@ class FolderStageLog(StageLog):
         return _FolderStage(self, self._n_stages, kind, [number for array in inputs for number in _sketch(array)])
 
     def __reduce__(self) -> tuple[object, ...]:
-        return StageLog, ()  # workers elsewhere have nothing to write
+        return StageStore, ()  # workers elsewhere have nothing to write
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -249,7 +249,7 @@ class FolderStageLog(StageLog):
 
 
 class _FolderStage(Stage):
-    def __init__(self, journal: FolderStageLog, number: int, kind: str, sketch: list[float]) -> None:
+    def __init__(self, journal: FolderStageStore, number: int, kind: str, sketch: list[float]) -> None:
         self.journal, self.number, self.kind, self.sketch = journal, number, kind, sketch
         self._make: Callable[[], StageRecord | None] = lambda: None
 
@@ -277,7 +277,7 @@ def is_checkpoint(folder: str | os.PathLike[str]) -> bool:
     return (Path(folder) / _MANIFEST).is_file()
 
 
-def remove(folder: str | os.PathLike[str]) -> None:
+def remove_checkpoint(folder: str | os.PathLike[str]) -> None:
     """Remove a journal; whatever else is in the folder stays, and so then does the folder."""
     place = Path(folder)
     if not is_checkpoint(place):
@@ -290,12 +290,12 @@ def remove(folder: str | os.PathLike[str]) -> None:
         place.rmdir()
 
 
-def under(prefix: str, arrays: Arrays) -> dict[str, NDArray[Any]]:
+def strip_prefix(prefix: str, arrays: Arrays) -> dict[str, NDArray[Any]]:
     """Arrays whose names start with the prefix and a dot, without them."""
     return {name[len(prefix) + 1 :]: array for name, array in arrays.items() if name.startswith(f"{prefix}.")}
 
 
-def prefixed(prefix: str, arrays: Arrays) -> dict[str, NDArray[Any]]:
+def add_prefix(prefix: str, arrays: Arrays) -> dict[str, NDArray[Any]]:
     """The same arrays under names that start with the prefix and a dot."""
     return {f"{prefix}.{name}": array for name, array in arrays.items()}
 
