@@ -29,7 +29,7 @@ from sklearn.exceptions import ConvergenceWarning
 from palda import CrowdPALDA, TextWords, read_documents, read_votes
 from palda.errors import PaldaError
 from palda.estimators import ANNOTATOR_MODELS, aggregate
-from palda.models.crowd import subset, votes_log_likelihood
+from palda.models.crowd import select_votes, votes_log_likelihood
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -63,7 +63,7 @@ def hide_rows(votes: Votes, seed: int) -> tuple[Votes, Votes]:
     row_of_vote = votes.doc.astype(np.int64) * votes.n_annotators + votes.annotator
     rows, place = np.unique(row_of_vote, return_inverse=True)
     chosen = np.random.default_rng(seed).permutation(len(rows)) < round(HIDDEN * len(rows))
-    return subset(votes, ~chosen[place]), subset(votes, chosen[place])
+    return select_votes(votes, ~chosen[place]), select_votes(votes, chosen[place])
 
 
 def log_likelihoods(votes: Votes, says_yes: Array) -> Array:

@@ -96,7 +96,7 @@ def test_ctrl_c_where_there_is_no_model_yet_says_how_to_go_on(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("palda.training.alternating.fit_head", interrupt)
+    monkeypatch.setattr("palda.training.alternating.fit_classifier", interrupt)
     ended = palda("fit", world.documents, world.votes, "-o", tmp_path / "m", "--topics", 2, *OFTEN)
     assert ended.code == 130
     assert ended.err.endswith("palda: to go on from the last checkpoint, repeat the command with --resume\n")

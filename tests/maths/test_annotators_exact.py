@@ -16,14 +16,14 @@ from palda.data import Votes
 from palda.models.crowd import (
     AnnotatorBelief,
     AnnotatorSummary,
-    Coins,
+    CoinModel,
     OneCoinModel,
     PerClassModel,
     PublishedCoin,
     TwoCoinModel,
-    annotator_prior,
+    parse_annotator_prior,
     pool,
-    summary,
+    summarize_annotators,
 )
 from palda.simulate import SimulatedAnnotators
 
@@ -38,9 +38,9 @@ class Fit(NamedTuple):
     summary: AnnotatorSummary
 
 
-def fit(model: Coins, votes: Votes, n_rounds: int = 40, prior: object = None) -> Fit:
+def fit(model: CoinModel, votes: Votes, n_rounds: int = 40, prior: object = None) -> Fit:
     """EM without words: labels given rates and base rates, rates and base rates given labels."""
-    history = None if prior is None else annotator_prior(prior, votes.annotators)
+    history = None if prior is None else parse_annotator_prior(prior, votes.annotators)
     belief = model.start(votes.n_annotators, votes.n_classes, history)
     base_rates = (votes.yes_per_pair().sum(axis=0) + 1) / (votes.per_pair().sum(axis=0) + 2)
     bounds = []
@@ -52,7 +52,7 @@ def fit(model: Coins, votes: Votes, n_rounds: int = 40, prior: object = None) ->
         counts = model.count(votes, label_probs)
         belief = model.update(counts, belief)
         base_rates = np.clip(label_probs.mean(axis=0), 1e-6, 1 - 1e-6)
-    return Fit(belief, counts, label_probs, np.array(bounds), summary(belief, counts))
+    return Fit(belief, counts, label_probs, np.array(bounds), summarize_annotators(belief, counts))
 
 
 def random_votes(seed: int, shape: tuple[int, int, int] = (4, 3, 2)) -> Votes:
@@ -62,14 +62,14 @@ def random_votes(seed: int, shape: tuple[int, int, int] = (4, 3, 2)) -> Votes:
     return Votes.from_array(table)
 
 
-def cell(model: Coins, annotator: int, label: int, state: int) -> tuple[int, ...]:
+def cell(model: CoinModel, annotator: int, label: int, state: int) -> tuple[int, ...]:
     return (annotator, *(label,) * model.by_class, *(state,) * model.by_state)
 
 
 @pytest.mark.parametrize("model", MODELS)
 @given(seed=st.integers(0, 10_000))
 @settings(deadline=None, derandomize=True, max_examples=20)
-def test_evidence_and_counts_are_sums_over_the_votes_that_exist(model: Coins, seed: int) -> None:
+def test_evidence_and_counts_are_sums_over_the_votes_that_exist(model: CoinModel, seed: int) -> None:
     votes = random_votes(seed)
     rng = np.random.default_rng(seed)
     start = model.start(3, 2)
@@ -92,7 +92,7 @@ def test_evidence_and_counts_are_sums_over_the_votes_that_exist(model: Coins, se
 
 
 @pytest.mark.parametrize("model", [*MODELS, PublishedCoin()])
-def test_counts_of_two_shards_add_up_to_those_of_both(model: Coins) -> None:
+def test_counts_of_two_shards_add_up_to_those_of_both(model: CoinModel) -> None:
     votes = random_votes(1, (40, 6, 3))
     label_probs = np.random.default_rng(2).random((40, 3))
     parts = [model.count(votes.take(rows), label_probs[rows]) for rows in (slice(0, 13), slice(13, 40))]
@@ -115,7 +115,7 @@ def test_divergence_is_the_integral_of_the_log_ratio() -> None:
 
 @pytest.mark.parametrize("behaviour", ["one_coin", "per_class"])
 @pytest.mark.parametrize("model", MODELS)
-def test_the_bound_never_falls(model: Coins, behaviour: simulate.Behaviour) -> None:
+def test_the_bound_never_falls(model: CoinModel, behaviour: simulate.Behaviour) -> None:
     truth = np.random.default_rng(0).random((60, 4)) < 0.3
     people = simulate.annotators("adversarial", n_classes=4, seed=1, behaviour=behaviour, n_spammers=3)
     votes = simulate.votes(truth.astype(int), people, seed=2, votes_per_doc=4, pair_share=0.7)
@@ -182,7 +182,7 @@ def test_three_annotators_and_six_classes_keep_a_modest_prior() -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_rates_are_recovered_and_intervals_cover_them(model: Coins) -> None:
+def test_rates_are_recovered_and_intervals_cover_them(model: CoinModel) -> None:
     """On known labels; where labels are guessed, intervals hold the guess for certain and cover somewhat less."""
     n_classes, n_docs, prevalence = 3, 900, 0.3
     behaviour: simulate.Behaviour = ("one_coin", "two_coin", "per_class")[MODELS.index(model)]  # type: ignore[assignment]
@@ -192,7 +192,7 @@ def test_rates_are_recovered_and_intervals_cover_them(model: Coins) -> None:
         people = simulate.annotators("paper", n_classes=n_classes, seed=seed, behaviour=behaviour)
         votes = simulate.votes(truth, people, seed=seed, votes_per_doc=5)
         counts = model.count(votes, truth.astype(float))
-        found = summary(model.update(counts, model.start(50, n_classes)), counts)
+        found = summarize_annotators(model.update(counts, model.start(50, n_classes)), counts)
         quality = people.expected_quality(np.full(n_classes, prevalence))
         informedness = (people.sensitivity + people.specificity - 1).mean(axis=1)
         assert np.sqrt(np.mean((found.quality - quality) ** 2)) < 0.035
@@ -216,7 +216,7 @@ def test_intervals_of_mixed_rates_are_those_of_sampling() -> None:
     posterior = rng.gamma(2.0, 8.0, (12, 2, 2)) + 1
     nothing = np.full_like(posterior, np.nan)
     counts = rng.gamma(2.0, 8.0, posterior.shape)
-    found = summary(AnnotatorBelief(posterior, np.full((2, 2), 0.5), nothing), counts)
+    found = summarize_annotators(AnnotatorBelief(posterior, np.full((2, 2), 0.5), nothing), counts)
     rates = rng.beta(posterior[..., 0], posterior[..., 1], (100_000, 12, 2))
     weights = counts.sum(axis=-1) / counts.sum(axis=(1, 2))[:, None]
     ends = np.quantile((weights * rates).sum(axis=-1), [0.025, 0.975], axis=0)
@@ -244,4 +244,4 @@ def test_the_published_coin_is_never_infinitely_right_and_keeps_who_has_no_votes
     rates = belief.posterior[:, 0] / belief.posterior.sum(axis=1)
     np.testing.assert_allclose(rates, [0.7, 1 - 1e-6, 1e-6], rtol=1e-9)
     with pytest.raises(ValueError, match="knows no annotator prior"):
-        coin.start(1, 1, annotator_prior({"a": 0.8}, np.array(["a"], dtype=object)))
+        coin.start(1, 1, parse_annotator_prior({"a": 0.8}, np.array(["a"], dtype=object)))

@@ -22,11 +22,11 @@ from palda.models.crowd import (
     TwoCoinModel,
     consensus_em,
     cut_votes,
-    e_step,
     fit_crowd,
-    log_prior,
-    m_step,
-    posterior,
+    label_posterior,
+    profile_e_step,
+    profile_log_prior,
+    profile_m_step,
     start_state,
     with_profiles,
 )
@@ -69,7 +69,7 @@ def test_the_posterior_is_that_of_enumerating_all_label_sets(
 ) -> None:
     monkeypatch.setenv("PALDA_KERNEL", kernel)
     log_odds, known, profiles = random_case(0, 20, 5, n_profiles, 2.0)
-    found = e_step(log_odds, known, profiles)
+    found = profile_e_step(log_odds, known, profiles)
     by_hand = [enumerated(log_odds[d], known[d], profiles) for d in range(20)]
     for d, (labels, shares, log_likelihood, _) in enumerate(by_hand):
         np.testing.assert_allclose(found.label_probs[d], labels, rtol=1e-12)
@@ -96,7 +96,7 @@ def test_a_known_label_is_the_limit_of_overwhelming_evidence() -> None:
     log_odds = np.array([[900.0, -900.0, 0.3, 0.0]])
     unknown = np.full((1, 4), -1, dtype=np.int8)
     certain = np.array([[1, 0, -1, -1]], dtype=np.int8)
-    believed, told = e_step(log_odds, unknown, profiles), e_step(log_odds, certain, profiles)
+    believed, told = profile_e_step(log_odds, unknown, profiles), profile_e_step(log_odds, certain, profiles)
     np.testing.assert_allclose(believed.label_probs, told.label_probs, rtol=1e-12)
     np.testing.assert_allclose(believed.log_likelihoods, told.log_likelihoods, rtol=1e-12)
 
@@ -108,9 +108,9 @@ def test_the_update_of_profiles_maximises_expected_log_likelihood_plus_log_prior
     def objective(profiles: Profiles) -> float:
         absent = sums.profile_sums[:, None] - sums.label_sums
         labels = sums.label_sums * np.log(profiles.rates) + absent * np.log1p(-profiles.rates)
-        return float(labels.sum() + sums.profile_sums @ np.log(profiles.weights)) + log_prior(profiles, prior)
+        return float(labels.sum() + sums.profile_sums @ np.log(profiles.weights)) + profile_log_prior(profiles, prior)
 
-    best = m_step(sums, prior)
+    best = profile_m_step(sums, prior)
     rng = np.random.default_rng(0)
     for _ in range(200):
         weights = best.weights * np.exp(0.1 * rng.standard_normal(2))
@@ -122,7 +122,9 @@ def test_the_log_prior_is_that_of_scipy() -> None:
     prior = ProfilePrior(np.array([0.3, 0.6]), strength=4.0, documents=2.0)
     profiles = Profiles(np.array([0.2, 0.8]), np.array([[0.5, 0.9], [0.1, 0.3]]))
     betas = stats.beta.logpdf(profiles.rates, 1 + 4.0 * prior.centre, 1 + 4.0 * (1 - prior.centre)).sum()
-    assert log_prior(profiles, prior) == pytest.approx(betas + stats.dirichlet.logpdf(profiles.weights, [3.0, 3.0]))
+    assert profile_log_prior(profiles, prior) == pytest.approx(
+        betas + stats.dirichlet.logpdf(profiles.weights, [3.0, 3.0])
+    )
 
 
 def crowd_of(n_docs: int, seed: int) -> tuple[Votes, NDArray[np.int8]]:
@@ -160,7 +162,7 @@ def test_the_consensus_of_a_tiny_crowd_is_bayes_rule() -> None:
     state = type(state)(belief, profiles, state.prior)
     extra = np.array([[0.5, -1.0, 0.0], [0.0, 0.0, 2.0]])
     known = np.full((2, 3), -1, dtype=np.int8)
-    found = posterior(votes, known, state, CrowdSettings(model), extra)
+    found = label_posterior(votes, known, state, CrowdSettings(model), extra)
     log_odds = model.evidence(votes, belief).log_odds + extra
     by_hand = [enumerated(log_odds[d], known[d], profiles)[0] for d in range(2)]
     np.testing.assert_allclose(found, by_hand, rtol=1e-12)

@@ -81,7 +81,7 @@ def test_turns_improve_on_the_votes_alone(label_prior: str) -> None:
     assert errors[1] < errors[0]
     assert found.log_likelihoods.max() > found.log_likelihoods[0]
     assert found.prior is not None
-    assert (found.prior.reader is not None) == (label_prior != "words")
+    assert (found.prior.evidence_model is not None) == (label_prior != "words")
 
 
 def test_one_vote_a_document_is_enough_not_to_collapse() -> None:

@@ -11,17 +11,17 @@ from palda import simulate
 from palda.data import Votes, names_array
 from palda.errors import DataError, PaldaWarning
 from palda.models.crowd import (
-    CAP,
+    MAX_HISTORY_VOTES,
     VERDICTS,
     AnnotatorSummary,
-    Coins,
+    CoinModel,
     OneCoinModel,
     PerClassModel,
     TwoCoinModel,
-    annotator_prior,
+    parse_annotator_prior,
     quality_table,
     rates_by_class,
-    summary,
+    summarize_annotators,
     verdicts,
 )
 from palda.simulate import SimulatedAnnotators
@@ -39,14 +39,14 @@ def crowd(others: list[tuple[float, float]], n_docs: int = 1000, prevalence: flo
     return simulate.votes(truth, people, seed=1, fraction=0.5), truth.astype(float)
 
 
-def judged(model: Coins, votes: Votes, truth: np.ndarray, prior: object = None) -> AnnotatorSummary:
-    history = None if prior is None else annotator_prior(prior, votes.annotators)
+def judged(model: CoinModel, votes: Votes, truth: np.ndarray, prior: object = None) -> AnnotatorSummary:
+    history = None if prior is None else parse_annotator_prior(prior, votes.annotators)
     counts = model.count(votes, truth)
-    return summary(model.update(counts, model.start(votes.n_annotators, votes.n_classes, history)), counts)
+    return summarize_annotators(model.update(counts, model.start(votes.n_annotators, votes.n_classes, history)), counts)
 
 
 @pytest.mark.parametrize("model", [TwoCoinModel(), PerClassModel()])
-def test_verdicts_tell_constant_answers_dice_and_adversaries_apart(model: Coins) -> None:
+def test_verdicts_tell_constant_answers_dice_and_adversaries_apart(model: CoinModel) -> None:
     others = [(0.0, 1.0), (1.0, 0.0), (0.3, 0.7), (0.5, 0.5), (0.1, 0.1), (0.3, 0.9), (0.95, 0.98)]
     votes, truth = crowd(others)
     found = judged(model, votes, truth)
@@ -76,7 +76,7 @@ def test_hardly_anybody_with_few_votes_is_accused() -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_three_right_votes_make_nobody_perfect(model: Coins) -> None:
+def test_three_right_votes_make_nobody_perfect(model: CoinModel) -> None:
     votes, truth = crowd([])
     newcomer = Votes.from_codes(
         np.append(votes.doc, [0, 0, 0]), np.append(votes.annotator, [8, 8, 8]), np.append(votes.label, [0, 1, 2]),
@@ -91,7 +91,7 @@ def test_three_right_votes_make_nobody_perfect(model: Coins) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_who_never_voted_is_like_the_pool(model: Coins) -> None:
+def test_who_never_voted_is_like_the_pool(model: CoinModel) -> None:
     votes, truth = crowd([])
     silent = Votes(
         votes.doc, votes.annotator, votes.label, votes.value,
@@ -104,7 +104,7 @@ def test_who_never_voted_is_like_the_pool(model: Coins) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_crowd_without_any_vote_has_a_summary(model: Coins) -> None:
+def test_a_crowd_without_any_vote_has_a_summary(model: CoinModel) -> None:
     found = judged(model, Votes.empty(["d"], ["a", "b"], ["x"]), np.array([[0.5, 0.5]]))
     assert found.quality[0] == pytest.approx(0.7)
     assert found.verdict[0] == "too few votes"
@@ -150,7 +150,7 @@ def test_rates_by_class_show_who_is_blind_to_what() -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_an_earlier_table_carries_its_votes_forward(model: Coins) -> None:
+def test_an_earlier_table_carries_its_votes_forward(model: CoinModel) -> None:
     votes, truth = crowd([(0.1, 0.1)])
     table = quality_table(judged(model, votes.take(slice(0, 60)), truth[:60]), votes.annotators)
     fresh = votes.take(slice(60, 63))
@@ -167,10 +167,10 @@ def test_history_counts_as_the_votes_behind_it_up_to_a_cap() -> None:
         {"annotator": ["a", "b", "c"], "quality": [0.8, 0.8, 0.8], "sensitivity": [0.6, 0.6, 0.6],
          "specificity": [0.9, 0.9, 0.9], "n_votes": [60, 5000, 0], "n_present": [20.0, 1000.0, 0.0]}
     )  # fmt: skip
-    history = annotator_prior(table, names_array(["b", "new", "a", "c"]))
+    history = parse_annotator_prior(table, names_array(["b", "new", "a", "c"]))
     own = TwoCoinModel().start(4, 3, history).own
     np.testing.assert_allclose(own[2], [[36.0, 4.0], [12.0, 8.0]])
-    np.testing.assert_allclose(own[0].sum(axis=-1), CAP)
+    np.testing.assert_allclose(own[0].sum(axis=-1), MAX_HISTORY_VOTES)
     assert np.isnan(own[[1, 3]]).all()
     np.testing.assert_allclose(OneCoinModel().start(4, 3, history).own[2], [48.0, 12.0])
     np.testing.assert_allclose(PerClassModel().start(4, 2, history).own[2], [[[18.0, 2.0], [6.0, 4.0]]] * 2)
@@ -186,7 +186,7 @@ def test_those_with_a_history_keep_their_prior_and_leave_the_pool_alone() -> Non
     votes, truth = crowd([(0.1, 0.1)])
     model = TwoCoinModel()
     counts = model.count(votes, truth)
-    history = annotator_prior({votes.annotators[8]: 0.9}, votes.annotators)
+    history = parse_annotator_prior({votes.annotators[8]: 0.9}, votes.annotators)
     belief = model.update(counts, model.start(9, 4, history))
     np.testing.assert_allclose(belief.posterior[8] - counts[8], [[18.0, 2.0]] * 2)
     without = model.update(counts[:8], model.start(8, 4))
@@ -195,12 +195,12 @@ def test_those_with_a_history_keep_their_prior_and_leave_the_pool_alone() -> Non
 
 def test_qualities_may_come_in_a_mapping() -> None:
     names = names_array(["1", "b", "c"])
-    history = annotator_prior({1: 0.8, "b": (0.5, 0.9)}, names, strength=20)
+    history = parse_annotator_prior({1: 0.8, "b": (0.5, 0.9)}, names, strength=20)
     np.testing.assert_allclose(history.sensitivity, [0.8, 0.5, np.nan])
     np.testing.assert_allclose(history.specificity, [0.8, 0.9, np.nan])
     np.testing.assert_allclose(history.n_present, [10, 10, np.nan])
-    assert np.isnan(annotator_prior({}, names).quality).all()
-    extreme = TwoCoinModel().start(3, 1, annotator_prior({"b": 1 - 1e-9}, names))
+    assert np.isnan(parse_annotator_prior({}, names).quality).all()
+    extreme = TwoCoinModel().start(3, 1, parse_annotator_prior({"b": 1 - 1e-9}, names))
     assert extreme.posterior.min() == 0.5
 
 
@@ -221,16 +221,16 @@ def test_qualities_may_come_in_a_mapping() -> None:
 )
 def test_histories_that_cannot_be_meant_are_refused(given: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        annotator_prior(given, names_array(["a"]))
+        parse_annotator_prior(given, names_array(["a"]))
 
 
 def test_a_history_of_nobody_here_is_remarked_on() -> None:
     with pytest.warns(PaldaWarning, match="names nobody who voted"):
-        annotator_prior({"A": 0.8}, names_array(["a"]))
+        parse_annotator_prior({"A": 0.8}, names_array(["a"]))
     with pytest.raises(DataError, match="strength"):
-        annotator_prior({"a": 0.8}, names_array(["a"]), strength=0)
+        parse_annotator_prior({"a": 0.8}, names_array(["a"]), strength=0)
 
 
 def test_a_history_of_other_annotators_is_refused() -> None:
     with pytest.raises(ValueError, match="speaks of 1 annotators, the votes of 2"):
-        TwoCoinModel().start(2, 1, annotator_prior({"a": 0.8}, names_array(["a"])))
+        TwoCoinModel().start(2, 1, parse_annotator_prior({"a": 0.8}, names_array(["a"])))

@@ -40,11 +40,13 @@ def log_likelihoods(probs: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def test_one_profile_and_full_weight_leave_the_head_as_it_is() -> None:
-    np.testing.assert_allclose(Combination.head_alone(BASE).log_odds(HEAD), HEAD, rtol=1e-12)
+    np.testing.assert_allclose(Combination.classifier_alone(BASE).log_odds(HEAD), HEAD, rtol=1e-12)
 
 
 def test_without_weight_only_the_base_rates_are_left() -> None:
-    np.testing.assert_allclose(Combination.head_alone(BASE, 0.0).log_odds(HEAD), np.tile(BASE, (50, 1)), rtol=1e-12)
+    np.testing.assert_allclose(
+        Combination.classifier_alone(BASE, 0.0).log_odds(HEAD), np.tile(BASE, (50, 1)), rtol=1e-12
+    )
 
 
 def test_several_profiles_give_what_enumerating_them_gives() -> None:
@@ -62,7 +64,7 @@ def test_several_profiles_give_what_enumerating_them_gives() -> None:
 
 
 def test_the_slope_is_the_derivative_when_classes_are_independent() -> None:
-    joined = Combination.head_alone(BASE, 0.6)
+    joined = Combination.classifier_alone(BASE, 0.6)
     step = (joined.log_odds(HEAD + 1e-6) - joined.log_odds(HEAD)) / 1e-6
     np.testing.assert_allclose(step, np.broadcast_to(joined.slope, step.shape), rtol=1e-6)
 

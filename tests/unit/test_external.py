@@ -57,7 +57,7 @@ def test_any_classifier_beats_base_rates_on_documents_it_has_not_seen(classifier
     new_counts, new_labels = documents(seed=1)
     assert fit.log_odds.shape == labels.shape
     assert gain(fit.log_odds, labels) > 0.02
-    assert gain(fit.head.log_odds(new_counts), new_labels) > 0.02
+    assert gain(fit.classifier.log_odds(new_counts), new_labels) > 0.02
     assert not hasattr(classifier, "classes_")
     assert classifier.get_params().keys() == before
 
@@ -65,7 +65,7 @@ def test_any_classifier_beats_base_rates_on_documents_it_has_not_seen(classifier
 def test_soft_labels_reach_the_classifier_as_weights() -> None:
     counts, labels = documents()
     soft = 0.8 * labels + 0.1
-    model = fit_external(LogisticRegression(tol=1e-8), counts, soft).head.models[1]
+    model = fit_external(LogisticRegression(tol=1e-8), counts, soft).classifier.models[1]
     twice = sparse.vstack([counts, counts]).toarray()
     by_hand = LogisticRegression(tol=1e-8).fit(
         twice, np.repeat([1, 0], N_DOCS), sample_weight=np.concatenate([soft[:, 1], 1 - soft[:, 1]])
@@ -76,7 +76,7 @@ def test_soft_labels_reach_the_classifier_as_weights() -> None:
 def test_a_classifier_without_weights_sees_the_likelier_label() -> None:
     counts, labels = documents()
     soft, known = np.where(labels > 0, 0.7, 0.2), np.ones_like(labels)
-    model = fit_external(KNeighborsClassifier(5), counts, soft, weights=known).head.models[0]
+    model = fit_external(KNeighborsClassifier(5), counts, soft, weights=known).classifier.models[0]
     assert len(model.classes_) == 2
     assert model.n_samples_fit_ == N_DOCS
 
@@ -101,7 +101,7 @@ def test_unknown_labels_are_left_out() -> None:
     for classifier in (LogisticRegression(), RandomForestClassifier(5)):
         one = fit_external(classifier, counts, labels, weights=weights, folds=folds)
         other = fit_external(classifier, counts, nonsense, weights=weights, folds=folds)
-        assert not one.head.together
+        assert not one.classifier.together
         assert np.array_equal(one.log_odds, other.log_odds)
 
 
@@ -110,7 +110,7 @@ def test_constant_classes_get_their_base_rate(classifier: Any) -> None:
     counts, labels = documents()
     table = np.column_stack([labels, np.zeros(N_DOCS), np.ones(N_DOCS)])
     fit = fit_external(classifier, counts, table)
-    new = fit.head.log_odds(counts[:4])
+    new = fit.classifier.log_odds(counts[:4])
     np.testing.assert_allclose(new[:, 3], logit(0.5 / (N_DOCS + 1)))
     np.testing.assert_allclose(new[:, 4], -logit(0.5 / (N_DOCS + 1)))
     assert np.isfinite(fit.log_odds).all()
@@ -122,7 +122,7 @@ def test_a_pipeline_may_read_texts() -> None:
     texts = [" ".join(["word", *(name for name, label in zip("xy", row, strict=True) if label)]) for row in labels]
     reader = make_pipeline(CountVectorizer(analyzer=str.split), LogisticRegression())
     fit = fit_external(reader, texts, labels)
-    assert (fit.head.log_odds(["word x", "word y"]) > 0).tolist() == [[True, False], [False, True]]
+    assert (fit.classifier.log_odds(["word x", "word y"]) > 0).tolist() == [[True, False], [False, True]]
 
 
 def test_open_random_states_are_closed() -> None:

@@ -9,8 +9,8 @@ from threadpoolctl import threadpool_limits
 
 from palda.engine import Threads
 from palda.models.classifier import (
-    LEAST_DOCS,
-    NARROWNESS,
+    KERNEL_GAMMA,
+    MIN_FOURIER_DOCS,
     ClassifierSettings,
     FourierFeatures,
     LogisticClassifier,
@@ -49,7 +49,7 @@ def test_products_of_waves_are_a_gaussian_kernel_of_distances() -> None:
     waves, places = lift.waves(WORDS), WORDS @ lift.basis
     here, there = np.random.default_rng(2).integers(0, len(places), (2, 300))
     distances = np.sum(np.square(places[here] - places[there]), axis=1)
-    kernel = np.exp(-NARROWNESS * distances / np.median(distances))
+    kernel = np.exp(-KERNEL_GAMMA * distances / np.median(distances))
     found = 2.0 * np.mean(waves[here] * waves[there], axis=1)
     assert np.abs(found - kernel).mean() < 0.06
     assert np.abs(found - kernel).max() < 0.3
@@ -77,13 +77,13 @@ def test_shares_of_words_add_up_to_what_the_columns_say() -> None:
 
 
 def test_few_and_very_many_documents_and_those_without_words_are_not_lifted(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert learn_features(COUNTS[: LEAST_DOCS - 1]).lift is None
-    assert learn_features(COUNTS[:LEAST_DOCS]).lift is not None
-    assert fit_fourier_features(sparse.csr_array((LEAST_DOCS, 5)), 0) is None
-    alike = sparse.csr_array(np.ones((LEAST_DOCS, 5)) / np.sqrt(5.0))
+    assert learn_features(COUNTS[: MIN_FOURIER_DOCS - 1]).fourier is None
+    assert learn_features(COUNTS[:MIN_FOURIER_DOCS]).fourier is not None
+    assert fit_fourier_features(sparse.csr_array((MIN_FOURIER_DOCS, 5)), 0) is None
+    alike = sparse.csr_array(np.ones((MIN_FOURIER_DOCS, 5)) / np.sqrt(5.0))
     assert fit_fourier_features(alike, 0) is None
-    monkeypatch.setattr(features, "MOST_DOCS", COUNTS.shape[0] - 1)
-    assert learn_features(COUNTS).lift is None
+    monkeypatch.setattr(features, "MAX_FOURIER_DOCS", COUNTS.shape[0] - 1)
+    assert learn_features(COUNTS).fourier is None
 
 
 def test_the_seed_decides() -> None:
@@ -94,7 +94,7 @@ def test_the_seed_decides() -> None:
 def test_a_head_learns_what_no_word_says_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     counts, labels = either_or()
     bent = fit_classifier(labels, counts=counts)
-    monkeypatch.setattr(features, "learn_lift", lambda words, seed: None)  # noqa: ARG005 - what it stands in for
+    monkeypatch.setattr(features, "fit_fourier_features", lambda words, seed: None)  # noqa: ARG005 - the signature of what it replaces
     straight = fit_classifier(labels, counts=counts)
     right = [np.mean((fit.log_odds > 0) == (labels > 0)) for fit in (straight, bent)]
     assert right[0] < 0.7
@@ -103,7 +103,7 @@ def test_a_head_learns_what_no_word_says_alone(monkeypatch: pytest.MonkeyPatch) 
 
 def test_arrays_give_the_same_head_back() -> None:
     counts, labels = either_or()
-    head = fit_classifier(labels, counts=counts).head
+    head = fit_classifier(labels, counts=counts).classifier
     again = LogisticClassifier.from_arrays(head.arrays())
     np.testing.assert_array_equal(again.log_odds(counts), head.log_odds(counts))
 
@@ -120,25 +120,25 @@ def test_threads_of_matrix_products_change_nothing(n_jobs: int) -> None:
 
 
 def test_large_corpora_are_lifted_by_a_part_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(features, "LOOKED_AT", 150)
+    monkeypatch.setattr(features, "N_SAMPLE_DOCS", 150)
     found = learn_features(COUNTS, seed=3)
-    assert found.lift is not None
-    assert found.lifted is not None
-    assert len(found.lift.offset) == 150
-    assert found.lifted.shape == (COUNTS.shape[0], 150)
+    assert found.fourier is not None
+    assert found.fourier_values is not None
+    assert len(found.fourier.offset) == 150
+    assert found.fourier_values.shape == (COUNTS.shape[0], 150)
 
 
 def test_a_lifted_head_goes_on_with_new_documents() -> None:
     counts, labels = either_or()
-    head = fit_classifier(labels[:300], counts=counts[:300]).head
+    head = fit_classifier(labels[:300], counts=counts[:300]).classifier
     known = np.ones_like(labels[:300])
     memory = summarize_classifier(labels[:300], known)
     went_on, _ = update_classifier(head, memory, counts[300:], None, labels[300:], known, Threads())
-    assert went_on.lift is not None
+    assert went_on.fourier is not None
 
     def likelihood(one: LogisticClassifier) -> float:
         odds = one.log_odds(counts)
         return float(np.mean(labels * odds - np.logaddexp(0.0, odds)))
 
     assert likelihood(went_on) > likelihood(head)
-    np.testing.assert_allclose(went_on.lift.basis * went_on.idf[:, None], head.lift.basis * head.idf[:, None])
+    np.testing.assert_allclose(went_on.fourier.basis * went_on.idf[:, None], head.fourier.basis * head.idf[:, None])

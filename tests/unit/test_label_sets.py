@@ -23,10 +23,10 @@ from palda.models.crowd import (
     TwoCoinModel,
     choose_n_profiles,
     cut_votes,
-    e_step,
     fit_crowd,
-    posterior,
-    seeded,
+    initial_profiles,
+    label_posterior,
+    profile_e_step,
     start_state,
     votes_log_likelihood,
     with_profiles,
@@ -128,7 +128,7 @@ def test_other_evidence_joins_the_votes_in_nats() -> None:
     model = OneCoinModel()
     state = start_state(model.start(1, 2), np.array([[0.5, 0.5], [0.5, 0.5]]))
     extra = np.array([[1.0, -2.0], [0.0, 30.0]])
-    found = posterior(votes, unknown(votes), state, CrowdSettings(model), extra)
+    found = label_posterior(votes, unknown(votes), state, CrowdSettings(model), extra)
     np.testing.assert_allclose(found, 1 / (1 + np.exp(-extra)), rtol=1e-12)
 
 
@@ -139,7 +139,7 @@ def test_a_new_document_is_judged_by_the_votes_it_has_and_the_sets_that_exist() 
     nobody = np.full((1, 5, 6), -1)
     nobody[0, :3, 0] = 1  # three votes for class 0, which comes with class 1, and none on the others
     new = Votes.from_array(nobody)
-    found = posterior(new, unknown(new), state, CrowdSettings(OneCoinModel()))[0]
+    found = label_posterior(new, unknown(new), state, CrowdSettings(OneCoinModel()))[0]
     assert found[0] > 0.95
     assert found[1] > 0.7
     assert found[2:5].max() < 0.25
@@ -158,14 +158,14 @@ def test_hidden_votes_are_predicted_by_mean_rates_and_beliefs() -> None:
 
 def test_documents_that_are_all_alike_still_seed_profiles() -> None:
     prior = ProfilePrior(np.array([0.2, 0.4]))
-    found = seeded(np.tile([1.0, 0.0], (6, 1)), 9, prior, np.random.default_rng(0))
+    found = initial_profiles(np.tile([1.0, 0.0], (6, 1)), 9, prior, np.random.default_rng(0))
     np.testing.assert_allclose(found.rates, np.tile([0.6, 0.2], (9, 1)))
     np.testing.assert_allclose(found.weights, 1 / 9)
 
 
 def test_seeds_lie_apart() -> None:
     probs = np.repeat(np.eye(4), 25, axis=0)
-    found = seeded(probs, 4, ProfilePrior(np.full(4, 0.25)), np.random.default_rng(0))
+    found = initial_profiles(probs, 4, ProfilePrior(np.full(4, 0.25)), np.random.default_rng(0))
     assert sorted(found.rates.argmax(axis=1)) == [0, 1, 2, 3]
 
 
@@ -183,7 +183,7 @@ def test_whatever_the_evidence_probabilities_are_probabilities(
     log_odds = nats * rng.standard_normal((8, n_classes))
     known = rng.integers(-1, 2, log_odds.shape).astype(np.int8)
     profiles = Profiles(rng.dirichlet(np.ones(n_profiles)) + 1e-9, rng.uniform(1e-6, 1 - 1e-6, (n_profiles, n_classes)))
-    found = e_step(log_odds, known, profiles)
+    found = profile_e_step(log_odds, known, profiles)
     assert np.isfinite(found.log_likelihoods).all()
     assert (found.label_probs >= 0).all()
     assert (found.label_probs <= 1).all()
@@ -192,6 +192,6 @@ def test_whatever_the_evidence_probabilities_are_probabilities(
     np.testing.assert_allclose(found.stats.profile_sums.sum(), 8)
     np.testing.assert_allclose(found.stats.label_sums.sum(axis=0), found.label_probs.sum(axis=0), atol=1e-9)
     order = rng.permutation(n_profiles)
-    shuffled = e_step(log_odds, known, Profiles(profiles.weights[order], profiles.rates[order]))
+    shuffled = profile_e_step(log_odds, known, Profiles(profiles.weights[order], profiles.rates[order]))
     np.testing.assert_allclose(shuffled.label_probs, found.label_probs, atol=1e-9)
     np.testing.assert_allclose(shuffled.log_likelihoods, found.log_likelihoods, rtol=1e-9, atol=1e-9)

@@ -30,7 +30,6 @@ from palda.models.classifier import (
     base_log_odds,
     cross_calibrate,
     cut_blocks,
-    evidence_in,
     fit_classifier,
     fit_columns,
     fit_platt,
@@ -38,6 +37,7 @@ from palda.models.classifier import (
     learn_scale,
     log_likelihoods,
     loss_and_gradient,
+    minority_counts,
     tf_idf,
 )
 
@@ -267,7 +267,7 @@ def test_the_recalibration_of_a_fold_does_not_see_its_labels() -> None:
 
 
 SETTINGS = ClassifierSettings(
-    n_folds=4, word_penalties=(0.5,), lifted_penalties=(300.0,), stopping=LbfgsLimits(tolerance=1e-10)
+    n_folds=4, word_penalties=(0.5,), fourier_penalties=(300.0,), limits=LbfgsLimits(tolerance=1e-10)
 )
 
 
@@ -283,7 +283,7 @@ def test_changing_a_documents_label_leaves_its_own_out_of_fold_model_as_it_was()
     assert np.abs(after.fold_coef[:, other] - before.fold_coef[:, other]).max() > 0.05
     # the other folds' models shape the recalibration a little: two numbers a class, from hundreds of documents
     out_of_fold = np.abs(after.log_odds[5] - before.log_odds[5])
-    seen = np.abs(after.head.log_odds(counts)[5] - before.head.log_odds(counts)[5])
+    seen = np.abs(after.classifier.log_odds(counts)[5] - before.classifier.log_odds(counts)[5])
     assert (out_of_fold < 0.3 * seen).all()
 
 
@@ -297,10 +297,10 @@ def test_labels_of_weight_0_have_no_influence() -> None:
     ours = fit_classifier(labels, counts=counts, weights=weights, folds=folds, settings=SETTINGS)
     theirs = fit_classifier(nonsense, counts=counts, weights=weights, folds=folds, settings=SETTINGS)
     assert np.array_equal(ours.log_odds, theirs.log_odds)
-    assert np.array_equal(ours.head.coef, theirs.head.coef)
+    assert np.array_equal(ours.classifier.coef, theirs.classifier.coef)
     all_known = fit_classifier(labels, counts=counts, folds=folds, settings=SETTINGS)
-    np.testing.assert_allclose(ours.head.coef[:, 0], all_known.head.coef[:, 0], atol=1e-6)
-    assert np.abs(ours.head.coef[:, 1] - all_known.head.coef[:, 1]).max() > 1e-3
+    np.testing.assert_allclose(ours.classifier.coef[:, 0], all_known.classifier.coef[:, 0], atol=1e-6)
+    assert np.abs(ours.classifier.coef[:, 1] - all_known.classifier.coef[:, 1]).max() > 1e-3
 
 
 def test_rare_constant_and_unknown_classes_get_sound_log_odds() -> None:
@@ -309,7 +309,7 @@ def test_rare_constant_and_unknown_classes_get_sound_log_odds() -> None:
     weights = np.ones_like(table)
     weights[:, -1] = 0.0
     fit = fit_classifier(table, counts=counts, weights=weights)
-    new = fit.head.log_odds(counts[:5])
+    new = fit.classifier.log_odds(counts[:5])
     np.testing.assert_allclose(new[:, N_CLASSES], logit(0.5 / (N_DOCS + 1)))
     np.testing.assert_allclose(new[:, N_CLASSES + 1], -logit(0.5 / (N_DOCS + 1)))
     np.testing.assert_allclose(new[:, N_CLASSES + 2], logit(1.5 / (N_DOCS + 1)))
@@ -325,7 +325,7 @@ def test_the_head_beats_base_rates_out_of_fold_and_on_new_documents() -> None:
     ones, new_ones = np.ones_like(labels), np.ones_like(new_labels)
     baseline = log_likelihoods(nothing, labels, ones).sum() / labels.size
     out_of_fold = log_likelihoods(fit.log_odds, labels, ones).sum() / labels.size
-    new = log_likelihoods(fit.head.log_odds(new_counts), new_labels, new_ones).sum() / new_labels.size
+    new = log_likelihoods(fit.classifier.log_odds(new_counts), new_labels, new_ones).sum() / new_labels.size
     assert min(out_of_fold, new) > baseline + 0.1
     assert out_of_fold == pytest.approx(new, abs=0.05)
 
@@ -346,8 +346,8 @@ def test_dense_columns_serve_alone_and_with_words() -> None:
 def test_the_penalty_follows_the_noise() -> None:
     counts, labels = documents(n_docs=400)
     noise = np.random.default_rng(0).permuted(labels, axis=0)
-    clean_penalties = fit_classifier(labels, counts=counts).head.penalties[0]
-    noisy_penalties = fit_classifier(noise, counts=counts).head.penalties[0]
+    clean_penalties = fit_classifier(labels, counts=counts).classifier.penalties[0]
+    noisy_penalties = fit_classifier(noise, counts=counts).classifier.penalties[0]
     assert np.log(noisy_penalties).mean() > np.log(clean_penalties).mean()
 
 
@@ -357,13 +357,13 @@ def test_a_next_round_keeps_folds_and_penalties_and_finds_what_a_cold_one_finds(
     first = fit_classifier(labels, counts=counts, settings=SETTINGS)
     warm = fit_classifier(soft, counts=counts, settings=SETTINGS, start=first)
     cold = fit_classifier(soft, counts=counts, settings=SETTINGS, folds=first.folds)
-    assert np.array_equal(warm.head.penalties, first.head.penalties)
+    assert np.array_equal(warm.classifier.penalties, first.classifier.penalties)
     np.testing.assert_allclose(warm.log_odds, cold.log_odds, atol=1e-3)
 
 
 def test_a_head_survives_a_file(tmp_path: Any) -> None:
     counts, labels = documents()
-    head = fit_classifier(labels, counts=counts, dense=labels[:, :2], settings=SETTINGS).head
+    head = fit_classifier(labels, counts=counts, dense=labels[:, :2], settings=SETTINGS).classifier
     np.savez(tmp_path / "head.npz", allow_pickle=False, **head.arrays())
     with np.load(tmp_path / "head.npz", allow_pickle=False) as stored:
         again = LogisticClassifier.from_arrays({name: stored[name] for name in head.arrays()})
@@ -372,7 +372,7 @@ def test_a_head_survives_a_file(tmp_path: Any) -> None:
 
 def test_evidence_is_whichever_side_has_less() -> None:
     targets = np.array([[0.2, 1.0], [0.3, 1.0], [0.0, 1.0]])
-    np.testing.assert_allclose(evidence_in(targets, np.ones_like(targets)), [0.5, 0.0])
+    np.testing.assert_allclose(minority_counts(targets, np.ones_like(targets)), [0.5, 0.0])
 
 
 @pytest.mark.parametrize(
@@ -409,7 +409,7 @@ def test_images_are_labelled_well_and_with_honest_probabilities(data_folder: Pat
     train, test = catalog.load("scene", folder=data_folder)
     bins = ValueWords().fit(train.corpus)
     fit = fit_classifier(train.Y, counts=bins.transform(train.corpus))
-    probs = expit(fit.head.log_odds(bins.transform(test.corpus)))
+    probs = expit(fit.classifier.log_odds(bins.transform(test.corpus)))
     thresholds = choose_thresholds(train.Y, expit(fit.log_odds))
     reached = metrics.scores(test.Y, probs, thresholds=thresholds)
     assert reached.micro_f1 > 0.75
@@ -418,7 +418,7 @@ def test_images_are_labelled_well_and_with_honest_probabilities(data_folder: Pat
 
 def test_new_documents_need_the_features_of_the_training_documents() -> None:
     counts, labels = documents()
-    head = fit_classifier(labels, counts=counts, settings=SETTINGS).head
+    head = fit_classifier(labels, counts=counts, settings=SETTINGS).classifier
     with pytest.raises(DataError, match="trained on counts of words"):
         head.log_odds()
     with pytest.raises(DataError, match="have 3 words"):

@@ -21,12 +21,12 @@ from palda.models.crowd import (
     choose_n_profiles,
     cut_votes,
     fit_crowd,
+    parse_annotator_prior,
     quality_table,
     start_state,
-    summary,
+    summarize_annotators,
     with_profiles,
 )
-from palda.models.crowd import annotator_prior as history_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,7 +147,7 @@ def aggregate(
         warnings.warn(message, ConvergenceWarning, stacklevel=2)
     return Aggregation(
         consensus=found.label_probs,
-        annotator_quality=quality_table(summary(found.state.belief, found.vote_counts), given.annotators),
+        annotator_quality=quality_table(summarize_annotators(found.state.belief, found.vote_counts), given.annotators),
         profiles=found.state.profiles,
         log_likelihoods=found.log_likelihoods,
         converged=found.converged,
@@ -218,7 +218,7 @@ def _start(votes: Votes, known: NDArray[np.int8], model: AnnotatorModel, prior: 
     """Annotators as a first guess at the labels has them; where they have a history, that says more than the guess."""
     guess = initial_label_probs(votes, known)
     if prior is not None:
-        history = history_of(prior, votes.annotators)
+        history = parse_annotator_prior(prior, votes.annotators)
         return start_state(model.start(votes.n_annotators, votes.n_classes, history), guess)
     belief = model.start(votes.n_annotators, votes.n_classes)
     return start_state(model.update(model.count(votes, guess), belief), guess)

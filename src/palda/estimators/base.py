@@ -125,9 +125,9 @@ class TopicEstimator(TransformerMixin, SavedEstimator):
         with self._at_work() as settings:
             crowd = CrowdSettings(annotators, _CROWD_ROUNDS, _CROWD_TOL, Threads(resolve_n_jobs(self.n_jobs)))
             found = update_model(standing, batch, settings, crowd, seen)
-        self._params, self._prior, self._memory = found.standing.params, found.standing.prior, found.standing.memory
-        if found.foretold is not None and hasattr(self, "out_of_fold_probs_"):
-            self.out_of_fold_probs_ = np.concatenate((self.out_of_fold_probs_, expit(found.foretold)))
+        self._params, self._prior, self._memory = found.state.params, found.state.prior, found.state.memory
+        if found.predicted_log_odds is not None and hasattr(self, "out_of_fold_probs_"):
+            self.out_of_fold_probs_ = np.concatenate((self.out_of_fold_probs_, expit(found.predicted_log_odds)))
         self.texts_ = self.votes_ = None
         return found
 
@@ -222,7 +222,7 @@ class TopicEstimator(TransformerMixin, SavedEstimator):
         chooses = isinstance(self.thresholds, str) or self.inference == "joint"
         found = fit_base_rates(data, plan, seed, hold_out=chooses)
         self._prior: LabelPrior | None = None
-        self.temper_ = found.temper
+        self.temper_ = found.temperature
         self._keep_topics(found.topics)
         known = data.known[found.held_out]
         targets = np.where(known >= 0, known, np.nan if data.votes is None else found.label_probs[found.held_out])
@@ -244,13 +244,13 @@ class TopicEstimator(TransformerMixin, SavedEstimator):
         )
         self._prior = found.prior
         self._memory = summarize_past(data.counts, found)
-        self.temper_ = found.temper
+        self.temper_ = found.temperature
         self._keep_topics(found.topics)
         spoken_of = np.where(found.weights > 0, found.label_probs, np.nan)
         if found.prior is None:
             self.thresholds_ = self._thresholds(spoken_of[:0], spoken_of[:0])
         else:
-            self.out_of_fold_probs_ = expit(found.prior.for_words.log_odds(found.head_log_odds))
+            self.out_of_fold_probs_ = expit(found.prior.for_words.log_odds(found.out_of_fold_log_odds))
             self.thresholds_ = self._thresholds(spoken_of, self.out_of_fold_probs_)
         return found
 
@@ -303,7 +303,7 @@ class TopicEstimator(TransformerMixin, SavedEstimator):
     def head_(self) -> LogisticClassifier | ExternalClassifier | None:
         """The classifier of documents, built in or plugged in; None if the label prior is a base rate."""
         check_is_fitted(self)
-        return None if self._prior is None else self._prior.head
+        return None if self._prior is None else self._prior.classifier
 
     @property
     def profiles_(self) -> Profiles | None:
@@ -387,7 +387,7 @@ class TopicEstimator(TransformerMixin, SavedEstimator):
                     raise ValueError('explain needs inference="joint": as published, words are not weighed one by one')
                 return topic_weights(shards, word_evidence_model(self._params, self.temper_), settings, chosen)
             said = self._prior_log_odds(counts, settings) - logit(self._params.class_prior)
-            topics = None if self._prior.reader is None else (shards, self._prior.reader, settings)
+            topics = None if self._prior.evidence_model is None else (shards, self._prior.evidence_model, settings)
             return head_weights(counts, self._prior, said, topics, chosen)
 
     def _class_number(self, label: Any) -> int:

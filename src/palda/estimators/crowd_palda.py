@@ -23,15 +23,15 @@ from palda.models.crowd import (
     PublishedCoin,
     count_votes,
     expected_gain,
-    posterior,
+    label_posterior,
+    parse_annotator_prior,
     quality_table,
     rates_by_class,
-    summary,
+    summarize_annotators,
     typical_rates,
 )
-from palda.models.crowd import annotator_prior as history_of
 from palda.models.topics import TrainingData, cut_shards, label_probs
-from palda.training import Batch, RevisitedDocuments, joined_evidence
+from palda.training import Batch, RevisitedDocuments, classifier_evidence
 
 if TYPE_CHECKING:
     import os
@@ -160,7 +160,7 @@ class CrowdPALDA(TopicEstimator):
             given = as_votes(votes, ids, counts.shape[0])
         known = _gold_table(gold, given)
         model = self._annotator_model()
-        history = None if annotator_prior is None else history_of(annotator_prior, given.annotators)
+        history = None if annotator_prior is None else parse_annotator_prior(annotator_prior, given.annotators)
         belief = model.start(given.n_annotators, given.n_classes, history)
         data = TrainingData(counts, known, initial_label_probs(given, known), given, belief)
         self.classes_, self.annotators_, self.doc_ids_ = given.classes, given.annotators, given.doc_ids
@@ -205,13 +205,13 @@ class CrowdPALDA(TopicEstimator):
         seen = None
         if len(came.seen):
             seen = RevisitedDocuments(came.votes.take(came.seen), self.consensus_[came.places], known[came.seen])
-        self._params = replace(self._params, annotators=self._belief.with_strangers(strangers))
+        self._params = replace(self._params, annotators=self._belief.with_new_annotators(strangers))
         nothing = np.zeros((strangers, *self._vote_counts.shape[1:]))
         batch = Batch(counts[came.new], known[came.new], came.votes.take(came.new))
         found = self._arrive(batch, model, np.concatenate((self._vote_counts, nothing)), seen)
-        self._vote_counts = found.standing.vote_counts
+        self._vote_counts = found.state.vote_counts
         consensus = self.consensus_.copy()
-        consensus[came.places] = found.seen_probs
+        consensus[came.places] = found.revisited_probs
         self.consensus_ = np.concatenate((consensus, found.label_probs))
         self.doc_ids_ = names_array([*self.doc_ids_, *came.votes.doc_ids[came.new]])
         self.annotators_ = came.votes.annotators
@@ -238,7 +238,7 @@ class CrowdPALDA(TopicEstimator):
         ``sensitivity``, ``specificity``, ``informedness``, ``n_votes``, ``verdict``; then ``informedness_low``,
         ``informedness_high``, ``n_present``.
         """
-        return quality_table(summary(self._belief, self._vote_counts), self.annotators_)
+        return quality_table(summarize_annotators(self._belief, self._vote_counts), self.annotators_)
 
     @property
     def annotator_rates_by_class_(self) -> pd.DataFrame:
@@ -258,16 +258,16 @@ class CrowdPALDA(TopicEstimator):
         ids = X.doc_ids if isinstance(X, Corpus) and doc_ids is None else doc_ids
         counts = self._counts(X, reset=False)
         given = known_votes(votes, ids, counts.shape[0], self.classes_, self.annotators_)
-        belief = belief.with_strangers(given.n_annotators - len(self.annotators_))
+        belief = belief.with_new_annotators(given.n_annotators - len(self.annotators_))
         unknown = np.full((given.n_docs, given.n_classes), -1, dtype=np.int8)
         model = self._annotator_model()
         with self._at_work(model) as settings:
             if self._prior is None:
                 params = replace(self._params, annotators=belief)
                 return label_probs(cut_shards(counts, unknown, given), params, settings)
-            extra = joined_evidence(counts, self._prior, settings)
+            extra = classifier_evidence(counts, self._prior, settings)
         state = CrowdState(belief, self._prior.for_votes.profiles, ProfilePrior.vague(given.n_classes))
-        return posterior(
+        return label_posterior(
             given, unknown, state, CrowdSettings(model, engine=Threads(resolve_n_jobs(self.n_jobs))), extra
         )
 

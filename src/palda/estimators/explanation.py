@@ -77,7 +77,7 @@ def head_weights(
     A word speaks through its own coefficient, through its share in columns that bend, and through the topics: what they
     say is itself a sum over words.
     """
-    head = prior.head
+    head = prior.classifier
     if not isinstance(head, LogisticClassifier):
         reason = "explain needs a label prior that weighs words one by one, not a plugged-in classifier"
         raise ValueError(reason)  # noqa: TRY004 - the setting is wrong, not a type
@@ -89,8 +89,8 @@ def head_weights(
     if head.idf is not None:
         words = tf_idf(counts, head.idf)
         own += words.data[:, None] * head.coef[word][:, chosen]
-        if head.lift is not None:
-            own += head.lift.word_shares(words, head.coef[lifted:][:, chosen])
+        if head.fourier is not None:
+            own += head.fourier.word_shares(words, head.coef[lifted:][:, chosen])
     if topics is not None and head.dense_mean is not None and head.dense_spread is not None:
         scale = Scale(head.dense_mean, head.dense_spread)
         own += _through_topics(_Topics.of(*topics), scale, head.coef[head.n_words : lifted][:, chosen])

@@ -117,19 +117,19 @@ def state_of_prior(prior: LabelPrior | None, label_prior: Any) -> dict[str, np.n
     if not isinstance(label_prior, str):
         from skops import io as skops_io
 
-        models = () if prior is None or isinstance(prior.head, LogisticClassifier) else prior.head.models
+        models = () if prior is None or isinstance(prior.classifier, LogisticClassifier) else prior.classifier.models
         arrays["plugged_in"] = np.frombuffer(skops_io.dumps([label_prior, list(models)]), dtype=np.uint8)
     if prior is None:
         return arrays
-    head = prior.head.arrays()
+    head = prior.classifier.arrays()
     for prefix, part in (
         ("head", head),
         ("for_votes", combination_arrays(prior.for_votes)),
         ("for_words", combination_arrays(prior.for_words)),
     ):
         arrays |= add_prefix(prefix, part)
-    if prior.reader is not None:
-        said, temper, log_odds = prior.reader
+    if prior.evidence_model is not None:
+        said, temper, log_odds = prior.evidence_model
         arrays |= {"reader.present": said.present, "reader.absent": said.absent}
         arrays |= {"reader.temper": np.array(temper), "reader.log_odds": log_odds}
     return arrays
@@ -149,11 +149,11 @@ def stored_prior(
     n_classes, n_words = len(params.class_prior), params.topic_words.shape[1]
     head = LogisticClassifier.from_arrays(own) if plugged_in is None else ExternalClassifier.from_arrays(own, models)
     if isinstance(head, LogisticClassifier):
-        lift = head.lift
+        fourier = head.fourier
         n_features = (0 if head.idf is None else n_words) + (0 if head.dense_mean is None else n_classes)
-        n_features += 0 if lift is None else len(lift.offset)
+        n_features += 0 if fourier is None else len(fourier.offset)
         fits = head.coef.shape == (n_features, n_classes) and (head.idf is None or head.idf.shape == (n_words,))
-        if not fits or (lift is not None and lift.basis.shape[0] != n_words):
+        if not fits or (fourier is not None and fourier.basis.shape[0] != n_words):
             raise ValueError("the arrays of the label prior do not fit the others")
     for_votes, for_words = (combination_from_arrays(strip_prefix(name, arrays)) for name in ("for_votes", "for_words"))
     if any(part.profiles.rates.shape[1:] != (n_classes,) for part in (for_votes, for_words)):

@@ -13,7 +13,7 @@ from palda.training.incremental import (
     summarize_past,
     update_model,
 )
-from palda.training.prior_scores import joined_evidence, prior_log_odds
+from palda.training.prior_scores import classifier_evidence, prior_log_odds
 
 __all__ = [
     "Batch",
@@ -23,9 +23,9 @@ __all__ = [
     "TrainingPlan",
     "TrainingResult",
     "UpdateResult",
+    "classifier_evidence",
     "fit_alternating",
     "fit_base_rates",
-    "joined_evidence",
     "prior_log_odds",
     "summarize_past",
     "update_model",

@@ -42,16 +42,16 @@ from palda.models.classifier import (
     refitted,
 )
 from palda.models.crowd import (
-    N_FIFTHS,
+    N_VOTE_FOLDS,
     CrowdState,
     ProfilePrior,
     count_votes,
     cut_votes,
-    fifths_of_rows,
     fit_crowd,
     label_sets,
+    select_votes,
     start_state,
-    subset,
+    vote_folds,
     votes_log_likelihood,
 )
 from palda.models.topics import (
@@ -106,8 +106,8 @@ class TrainingResult:
 
     prior: LabelPrior | None  # None if learning was interrupted before the first turn was over
     topics: EMResult
-    temper: Temperature
-    head_log_odds: Array  # (docs, classes), out of fold
+    temperature: Temperature
+    out_of_fold_log_odds: Array  # (docs, classes), out of fold
     label_probs: Array  # Δ
     weights: Array  # (docs, classes): 1 where votes or known labels speak of a label
     belief: AnnotatorBelief | None
@@ -198,7 +198,7 @@ class _Learner:
         self.judges = np.sort(rng.choice(len(known), n_judges, replace=False))  # documents that profiles are chosen on
         self.held_back = (rng.random(n_judges) < 0.5)[:, None]
         self.judged = None if votes is None else votes.take(self.judges)
-        self.fifths = None if self.judged is None else fifths_of_rows(self.judged, rng)
+        self.fifths = None if self.judged is None else vote_folds(self.judged, rng)
 
     def start(self) -> _Turn:
         """Labels from the votes alone, if there are any."""
@@ -228,11 +228,11 @@ class _Learner:
         The head goes on from the one before, unless its penalties are to be chosen ``anew``.
         """
         fit = self._fit_head(before, folds, reading, anew=anew)
-        base = logit(np.clip(fit.head.base_rates, _LEAST, 1.0 - _LEAST))
+        base = logit(np.clip(fit.classifier.base_rates, _LEAST, 1.0 - _LEAST))
         data, votes, belief = self.data, self.data.votes, before.belief
         if votes is None or belief is None:
-            joined = Combination.head_alone(base)
-            probs = label_sets.e_step(joined.evidence(fit.log_odds), data.known, joined.profiles).label_probs
+            joined = Combination.classifier_alone(base)
+            probs = label_sets.profile_e_step(joined.evidence(fit.log_odds), data.known, joined.profiles).label_probs
             return _Turn(probs, None, fit, joined)
 
         def with_votes() -> _Turn:
@@ -274,14 +274,14 @@ class _Learner:
         votes, fifths, rows = cast("Votes", self.judged), cast("Rows", self.fifths), self.judges
 
         def trial(fifth: int) -> HeldOut:
-            seen, hidden = (subset(votes, which) for which in (fifths != fifth, fifths == fifth))
+            seen, hidden = (select_votes(votes, which) for which in (fifths != fifth, fifths == fifth))
             said = self.plan.crowd.annotators.evidence(seen, belief).log_odds
             return HeldOut(
                 CombinationInputs(self.data.known[rows], said, head[rows]),
                 lambda probs: votes_log_likelihood(hidden, probs, belief),
             )
 
-        n_trials = max(1, min(N_FIFTHS, _MOST_PAIRS // (2 * len(rows) * len(base))))
+        n_trials = max(1, min(N_VOTE_FOLDS, _MOST_PAIRS // (2 * len(rows) * len(base))))
         trials = [trial(fifth) for fifth in range(n_trials)]
         caution = MIN_STANDARD_ERRORS if self.votes_per_label < _ENOUGH else _LITTLE_CAUTION
         return choose_combination(trials, base, n_profiles=self.plan.n_profiles, caution=caution, seed=self.plan.seed)
@@ -316,14 +316,16 @@ class _Learner:
         prior = None
         if best.fit is not None and best.joined is not None:
             for_words = self._for_new_documents(best.fit, best.joined.base, best.label_probs)
-            reads_topics = isinstance(best.fit.head, LogisticClassifier) and best.fit.head.dense_mean is not None
+            reads_topics = (
+                isinstance(best.fit.classifier, LogisticClassifier) and best.fit.classifier.dense_mean is not None
+            )
             reader = reading.reader if reading is not None and reads_topics else None
-            prior = LabelPrior(best.fit.head, best.joined, for_words, reader)
+            prior = LabelPrior(best.fit.classifier, best.joined, for_words, reader)
         return TrainingResult(
             prior=prior,
             topics=self._topics_of(best) if reading is None else reading.model,
-            temper=Temperature() if reading is None else reading.reader.temper,
-            head_log_odds=np.zeros_like(best.label_probs) if best.fit is None else best.fit.log_odds,
+            temperature=Temperature() if reading is None else reading.reader.temper,
+            out_of_fold_log_odds=np.zeros_like(best.label_probs) if best.fit is None else best.fit.log_odds,
             label_probs=best.label_probs,
             weights=self.weights,
             belief=best.belief,

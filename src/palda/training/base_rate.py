@@ -49,7 +49,7 @@ class BaseRateFit:
     """A topic model, and what it says about the documents that were held back from another one like it."""
 
     topics: EMResult
-    temper: Temperature
+    temperature: Temperature
     label_probs: Array  # Δ
     held_out: Rows  # documents that were held back; none if there are too few, or no choice needs them
     held_out_probs: Array

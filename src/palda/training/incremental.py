@@ -16,7 +16,7 @@ from scipy.special import logit
 
 from palda.data import word_totals
 from palda.models.classifier import ClassifierSummary, LogisticClassifier, summarize_classifier, update_classifier
-from palda.models.crowd import CrowdState, ProfilePrior, Profiles, label_sets, posterior
+from palda.models.crowd import CrowdState, ProfilePrior, Profiles, label_posterior, label_sets
 from palda.models.topics import (
     cut_shards,
     e_step_statistics,
@@ -56,16 +56,16 @@ class PastSummary:
 
     n_docs: int
     n_tokens: float
-    head: ClassifierSummary | None = None  # None for base rates
+    classifier: ClassifierSummary | None = None  # None for base rates
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything it is made of, ready for an npz file."""
         arrays = {"sizes": np.array([self.n_docs, self.n_tokens])}
-        if self.head is not None:
+        if self.classifier is not None:
             arrays |= {
-                "head_positives": self.head.positives,
-                "head_n_spoken": self.head.n_spoken,
-                "head_n_docs": np.asarray(self.head.n_docs),
+                "head_positives": self.classifier.positives,
+                "head_n_spoken": self.classifier.n_spoken,
+                "head_n_docs": np.asarray(self.classifier.n_docs),
             }
         return arrays
 
@@ -113,16 +113,16 @@ class ModelState:
 class UpdateResult:
     """Where the model stands now, and what was found about the documents of the batch."""
 
-    standing: ModelState
+    state: ModelState
     label_probs: Array  # Δ of the new documents
-    seen_probs: Array  # Δ of those seen before
-    foretold: Array | None  # log-odds that the head, not having seen them, gave the new ones; None for base rates
+    revisited_probs: Array  # Δ of those seen before
+    predicted_log_odds: Array | None  # of the new documents, before they were learned from; None for base rates
 
 
 def summarize_past(counts: CountRows, found: TrainingResult | None = None) -> PastSummary:
     """Memory of the documents of a whole fit."""
     tokens = float(word_totals(counts).sum())
-    if found is None or found.prior is None or not isinstance(found.prior.head, LogisticClassifier):
+    if found is None or found.prior is None or not isinstance(found.prior.classifier, LogisticClassifier):
         return PastSummary(counts.shape[0], tokens)
     weights = None if found.weights.all() else found.weights
     return PastSummary(counts.shape[0], tokens, summarize_classifier(found.label_probs, weights))
@@ -168,16 +168,16 @@ def _with_a_head(
     seen: RevisitedDocuments | None,
 ) -> UpdateResult:
     evidence = None
-    if prior.reader is not None:
+    if prior.evidence_model is not None:
         shards = unlabelled_shards(batch.counts, batch.known.shape[1])
-        evidence = evidence_of_shards(shards, prior.reader, settings).evidence
-    foretold = prior.head_log_odds(batch.counts, evidence)
-    labels = _labels(standing, prior, batch, foretold, crowd, seen)
+        evidence = evidence_of_shards(shards, prior.evidence_model, settings).evidence
+    predicted_log_odds = prior.classifier_log_odds(batch.counts, evidence)
+    labels = _labels(standing, prior, batch, predicted_log_odds, crowd, seen)
     votes = batch.votes
     spoken_of = (batch.known >= 0) if votes is None else (batch.known >= 0) | (votes.per_pair() > 0)
-    head, remembered = update_classifier(
-        cast("LogisticClassifier", prior.head),
-        cast("ClassifierSummary", standing.memory.head),
+    classifier, remembered = update_classifier(
+        cast("LogisticClassifier", prior.classifier),
+        cast("ClassifierSummary", standing.memory.classifier),
         batch.counts,
         evidence,
         labels.new,
@@ -191,13 +191,13 @@ def _with_a_head(
     return UpdateResult(
         ModelState(
             replace(params, annotators=labels.belief),
-            replace(prior, head=head),
+            replace(prior, classifier=classifier),
             _grown(standing.memory, batch.counts, remembered),
             labels.vote_counts,
         ),
         labels.new,
         labels.seen,
-        prior.for_words.log_odds(foretold),
+        prior.for_words.log_odds(predicted_log_odds),
     )
 
 
@@ -213,31 +213,31 @@ def _labels(
     standing: ModelState,
     prior: LabelPrior,
     batch: Batch,
-    foretold: Array,
+    predicted_log_odds: Array,
     crowd: CrowdSettings,
     seen: RevisitedDocuments | None,
 ) -> _Labels:
     """Labels and annotators in turn: votes of the batch add to those counted before (maths, eq. 61)."""
     joined, belief, counts = prior.for_votes, standing.params.annotators, standing.vote_counts
     silent = np.asarray(batch.counts.sum(axis=1)).reshape(-1, 1) == 0
-    extra = np.where(silent, 0.0, joined.evidence(foretold))
+    extra = np.where(silent, 0.0, joined.evidence(predicted_log_odds))
     if batch.votes is None or belief is None:
-        probs = label_sets.e_step(extra, batch.known, joined.profiles).label_probs
+        probs = label_sets.profile_e_step(extra, batch.known, joined.profiles).label_probs
         return _Labels(probs, np.empty((0, probs.shape[1])), belief, counts)
     vague = ProfilePrior.vague(batch.known.shape[1])
     before = np.full(batch.known.shape, 0.5)
     for _ in range(_VOTE_ROUNDS):
         state = CrowdState(belief, joined.profiles, vague)
-        probs = posterior(batch.votes, batch.known, state, crowd, extra)
-        seen_probs = _once_more(seen, belief, crowd, probs.shape[1])
+        probs = label_posterior(batch.votes, batch.known, state, crowd, extra)
+        revisited_probs = _once_more(seen, belief, crowd, probs.shape[1])
         counts = standing.vote_counts + crowd.annotators.count(batch.votes, probs)
         if seen is not None:
-            counts = counts + crowd.annotators.count(seen.votes, seen_probs)
+            counts = counts + crowd.annotators.count(seen.votes, revisited_probs)
         belief = crowd.annotators.update(counts, belief)
         if np.abs(probs - before).max(initial=0.0) < _SETTLED:
             break
         before = probs
-    return _Labels(probs, seen_probs, belief, counts)
+    return _Labels(probs, revisited_probs, belief, counts)
 
 
 def _once_more(seen: RevisitedDocuments | None, belief: AnnotatorBelief, crowd: CrowdSettings, n_classes: int) -> Array:
@@ -246,7 +246,9 @@ def _once_more(seen: RevisitedDocuments | None, belief: AnnotatorBelief, crowd: 
         return np.empty((0, n_classes))
     flat = Profiles(np.ones(1), np.full((1, n_classes), 0.5))
     extra = logit(np.clip(seen.label_probs, _LEAST_PROB, 1.0 - _LEAST_PROB))
-    return posterior(seen.votes, seen.known, CrowdState(belief, flat, ProfilePrior.vague(n_classes)), crowd, extra)
+    return label_posterior(
+        seen.votes, seen.known, CrowdState(belief, flat, ProfilePrior.vague(n_classes)), crowd, extra
+    )
 
 
 def _with_base_rates(
@@ -255,16 +257,16 @@ def _with_base_rates(
     """As published: words and votes give the labels together."""
     shards = cut_shards(batch.counts, batch.known, batch.votes)
     n_classes = batch.known.shape[1]
-    params, seen_probs, counted = standing.params, np.empty((0, n_classes)), standing.vote_counts
+    params, revisited_probs, counted = standing.params, np.empty((0, n_classes)), standing.vote_counts
     if seen is not None and params.annotators is not None:
-        seen_probs = _once_more(seen, params.annotators, crowd, n_classes)
-        counted = counted + crowd.annotators.count(seen.votes, seen_probs)
+        revisited_probs = _once_more(seen, params.annotators, crowd, n_classes)
+        counted = counted + crowd.annotators.count(seen.votes, revisited_probs)
     params = _continued_topics(shards, params, _past(standing, counted), settings)
     probs = label_probs(shards, params, settings)
     if batch.votes is not None:
         counted = counted + crowd.annotators.count(batch.votes, probs)
     return UpdateResult(
-        ModelState(params, None, _grown(standing.memory, batch.counts, None), counted), probs, seen_probs, None
+        ModelState(params, None, _grown(standing.memory, batch.counts, None), counted), probs, revisited_probs, None
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from palda.models.classifier.calibration import (
     base_log_odds,
     cross_calibrate,
-    evidence_in,
     fit_platt,
     log_likelihoods,
+    minority_counts,
 )
 from palda.models.classifier.combination import (
     MIN_STANDARD_ERRORS,
@@ -32,7 +32,7 @@ from palda.models.classifier.features import (
     tf_idf,
 )
 from palda.models.classifier.folds import NO_FOLD, Problems, assign_folds
-from palda.models.classifier.fourier import LEAST_DOCS, NARROWNESS, FourierFeatures, fit_fourier_features
+from palda.models.classifier.fourier import KERNEL_GAMMA, MIN_FOURIER_DOCS, FourierFeatures, fit_fourier_features
 from palda.models.classifier.label_prior import LabelPrior, combination_arrays, combination_from_arrays
 from palda.models.classifier.lbfgs import LbfgsLimits
 from palda.models.classifier.logistic import (
@@ -47,9 +47,9 @@ from palda.models.classifier.logistic import (
 from palda.models.classifier.update import ClassifierSummary, summarize_classifier, update_classifier
 
 __all__ = [
-    "LEAST_DOCS",
+    "KERNEL_GAMMA",
+    "MIN_FOURIER_DOCS",
     "MIN_STANDARD_ERRORS",
-    "NARROWNESS",
     "NO_FOLD",
     "ClassifierFit",
     "ClassifierSettings",
@@ -77,7 +77,6 @@ __all__ = [
     "compact",
     "cross_calibrate",
     "cut_blocks",
-    "evidence_in",
     "fit_classifier",
     "fit_columns",
     "fit_external",
@@ -89,6 +88,7 @@ __all__ = [
     "likeliest_combination",
     "log_likelihoods",
     "loss_and_gradient",
+    "minority_counts",
     "recalibrated",
     "refitted",
     "summarize_classifier",

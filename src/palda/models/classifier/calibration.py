@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["FEW", "NONE", "Platt", "base_log_odds", "cross_calibrate", "evidence_in", "fit_platt", "log_likelihoods"]
+__all__ = [
+    "FEW",
+    "NONE",
+    "Platt",
+    "base_log_odds",
+    "cross_calibrate",
+    "fit_platt",
+    "log_likelihoods",
+    "minority_counts",
+]
 
 FEW = 10.0
 """Expected positives (and negatives) from which on a class gets a slope of its own."""
@@ -59,7 +68,7 @@ def _sums(weights: Array, values: Array) -> Array:
     return totals
 
 
-def evidence_in(targets: Array, weights: Array) -> Array:
+def minority_counts(targets: Array, weights: Array) -> Array:
     """Expected positives or expected negatives of each class, whichever is fewer."""
     positives = _sums(weights, targets)
     fewer: Array = np.minimum(positives, weights.sum(axis=0) - positives)
@@ -81,7 +90,7 @@ def log_likelihoods(log_odds: Array, targets: Array, weights: Array) -> Array:
 
 def fit_platt(scores: Array, targets: Array, weights: Array, start: Platt | None = None) -> Platt:
     """Slope and offset of each class, from scores by models that have not seen the documents (maths, eq. 49)."""
-    evidence = evidence_in(targets, weights)
+    evidence = minority_counts(targets, weights)
     learned, few = evidence >= NONE, evidence < FEW
     line = np.array([np.ones(len(evidence)), np.zeros(len(evidence))] if start is None else [start.slope, start.offset])
     if (learned & few).any():

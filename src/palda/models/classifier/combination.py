@@ -70,7 +70,7 @@ class Combination:
     platt: Platt | None = None
 
     @classmethod
-    def head_alone(cls, base: Array, kappa: float = 1.0) -> Combination:
+    def classifier_alone(cls, base: Array, kappa: float = 1.0) -> Combination:
         """Independent classes: with κ = 1, exactly what the head says."""
         return cls(Profiles(np.ones(1), expit(base)[None]), kappa, base)
 
@@ -90,7 +90,7 @@ class Combination:
 
     def _through_profiles(self, head: Array) -> Array:
         unknown = np.full(head.shape, -1, dtype=np.int8)
-        probs = label_sets.e_step(self.evidence(head), unknown, self.profiles).label_probs
+        probs = label_sets.profile_e_step(self.evidence(head), unknown, self.profiles).label_probs
         return logit(np.clip(probs, _LEAST_PROB, 1.0 - _LEAST_PROB))
 
     @property
@@ -151,7 +151,7 @@ def choose_combination(
 def likeliest_combination(trial: HeldOut, base: Array, *, n_profiles: int | None = None, seed: int = 0) -> Combination:
     """Profiles and κ under which what was held back is likeliest; ``choose_share`` then weighs the head alone."""
     if n_profiles == 1 or len(base) == 1:
-        return Combination.head_alone(base)
+        return Combination.classifier_alone(base)
     sizes = PROFILE_NUMBERS if n_profiles is None else (n_profiles,)
     candidates = [_with_profiles([trial], base, size, _SURER_KAPPAS, seed) for size in sizes]
     return max(candidates, key=lambda found: float(_scores([trial], found).sum()))[0]
@@ -194,9 +194,9 @@ def _log_likelihoods(log_odds: Array, targets: Array, weights: Array) -> Array:
 
 
 def _best_kappa_alone(trials: Sequence[HeldOut], base: Array, caution: float) -> Combination:
-    best = Combination.head_alone(base)
+    best = Combination.classifier_alone(base)
     found = _scores(trials, [best] * len(trials))
-    others = [Combination.head_alone(base, kappa) for kappa in KAPPAS if kappa != 1.0]
+    others = [Combination.classifier_alone(base, kappa) for kappa in KAPPAS if kappa != 1.0]
     scores = [_scores(trials, [other] * len(trials)) for other in others]
     likeliest = int(np.argmax([reached.sum() for reached in scores]))
     return others[likeliest] if _clearly_better(scores[likeliest] - found, caution) else best
@@ -210,8 +210,8 @@ def _with_profiles(
     typical = min(kappas, key=lambda kappa: abs(kappa - _TYPICAL))
 
     def first(given: CombinationInputs) -> Combination:
-        alone = _probs(given, Combination.head_alone(base))
-        seeds = label_sets.seeded(alone, size, prior, np.random.default_rng(seed))
+        alone = _probs(given, Combination.classifier_alone(base))
+        seeds = label_sets.initial_profiles(alone, size, prior, np.random.default_rng(seed))
         return _fitted(given, Combination(seeds, typical, base), prior, _ROUNDS)
 
     starts = [first(trial.given) for trial in trials]
@@ -242,17 +242,17 @@ def _fitted(given: CombinationInputs, start: Combination, prior: ProfilePrior, r
     log_odds = given.other + start.evidence(given.head)
     profiles, before = start.profiles, -np.inf
     for _ in range(rounds):
-        found = label_sets.e_step(log_odds, given.known, profiles)
-        objective = float(found.log_likelihoods.sum()) + label_sets.log_prior(profiles, prior)
+        found = label_sets.profile_e_step(log_odds, given.known, profiles)
+        objective = float(found.log_likelihoods.sum()) + label_sets.profile_log_prior(profiles, prior)
         if objective - before < _TOL * abs(objective):
             break
-        profiles, before = label_sets.m_step(found.stats, prior), objective
+        profiles, before = label_sets.profile_m_step(found.stats, prior), objective
     return Combination(profiles, start.kappa, start.base)
 
 
 def _probs(given: CombinationInputs, joined: Combination) -> Array:
     log_odds = given.other + joined.evidence(given.head)
-    return label_sets.e_step(log_odds, given.known, joined.profiles).label_probs
+    return label_sets.profile_e_step(log_odds, given.known, joined.profiles).label_probs
 
 
 def _clearly_better(gains: Array, caution: float) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 
 from palda.engine import Stage, StageRecord, Threads, add_prefix, strip_prefix
 from palda.errors import DataError, PaldaError
-from palda.models.classifier.calibration import NONE, Platt, base_log_odds, cross_calibrate, evidence_in
+from palda.models.classifier.calibration import NONE, Platt, base_log_odds, cross_calibrate, minority_counts
 from palda.models.classifier.features import compact
 from palda.models.classifier.folds import assign_folds, checked_targets
 
@@ -71,7 +71,7 @@ class ExternalClassifier:
 class ExternalFit:
     """A wrapped head, and the log-odds of its training documents from classifiers that did not see their fold."""
 
-    head: ExternalClassifier
+    classifier: ExternalClassifier
     log_odds: Array
     folds: Indices
 
@@ -80,12 +80,12 @@ class ExternalFit:
         from skops import io as skops_io
 
         try:
-            models = skops_io.dumps(list(self.head.models))
+            models = skops_io.dumps(list(self.classifier.models))
             if skops_io.get_untrusted_types(data=models):
                 return None
         except Exception:  # noqa: BLE001 - whatever it is that skops cannot write, it is not ours to put right
             return None
-        arrays = add_prefix("head", self.head.arrays())
+        arrays = add_prefix("head", self.classifier.arrays())
         arrays |= {"log_odds": self.log_odds, "folds": self.folds, "models": np.frombuffer(models, dtype=np.uint8)}
         return StageRecord(arrays, {})
 
@@ -209,7 +209,7 @@ class _Trainer:
 
             likelier = (self.targets[rows] >= _LIKELIER).astype(np.int64)
             return (clone(self.classifier).fit(_rows(self.X, rows), likelier),)
-        learned = evidence_in(self.targets[rows], self.weights[rows]) >= NONE
+        learned = minority_counts(self.targets[rows], self.weights[rows]) >= NONE
         return tuple(engine.map(lambda i: self._train_class(i, rows) if learned[i] else None, range(len(learned))))
 
     def _train_class(self, i: int, rows: Indices) -> Any:

@@ -15,7 +15,13 @@ from scipy import sparse
 
 from palda.data import in_memory, take_counts, word_doc_counts
 from palda.errors import DataError
-from palda.models.classifier.fourier import LEAST_DOCS, LOOKED_AT, MOST_DOCS, FourierFeatures, fit_fourier_features
+from palda.models.classifier.fourier import (
+    MAX_FOURIER_DOCS,
+    MIN_FOURIER_DOCS,
+    N_SAMPLE_DOCS,
+    FourierFeatures,
+    fit_fourier_features,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -103,42 +109,42 @@ class Features:
     idf: Array | None
     dense: Array | None
     scale: Scale | None
-    lift: FourierFeatures | None = None
-    lifted: Array | None = None
+    fourier: FourierFeatures | None = None
+    fourier_values: Array | None = None
 
 
 def learn_features(counts: Any = None, dense: Any = None, seed: int = 0) -> Features:
-    """Features from counts of words, dense columns, or both; words are lifted too."""
+    """Features from counts of words, dense columns, or both; words are fourier_values too."""
     if counts is None and dense is None:
         raise DataError("a label prior needs something to learn from: counts of words, dense features, or both")
-    words = idf = columns = scale = lift = lifted = None
+    words = idf = columns = scale = fourier = fourier_values = None
     if counts is not None:
         rows: CountRows = counts if hasattr(counts, "nnz") and not in_memory(counts) else sparse.csr_array(counts)
         idf = inverse_document_frequencies(rows)
         words = tf_idf(rows, idf) if in_memory(rows) else rows
-        if LEAST_DOCS <= rows.shape[0] <= MOST_DOCS:
-            lift = fit_fourier_features(tf_idf(_some_rows(rows, seed), idf), seed)
-        lifted = fourier_rows(rows, idf, lift)
+        if MIN_FOURIER_DOCS <= rows.shape[0] <= MAX_FOURIER_DOCS:
+            fourier = fit_fourier_features(tf_idf(_some_rows(rows, seed), idf), seed)
+        fourier_values = fourier_rows(rows, idf, fourier)
     if dense is not None:
         columns = np.asarray(dense, dtype=np.float64)
         scale = learn_scale(columns)
-    return Features(words, idf, columns, scale, lift, lifted)
+    return Features(words, idf, columns, scale, fourier, fourier_values)
 
 
 def _some_rows(counts: CountRows, seed: int) -> Matrix:
-    """At most ``LOOKED_AT`` documents, drawn by the seed, in their order."""
+    """At most ``N_SAMPLE_DOCS`` documents, drawn by the seed, in their order."""
     n_docs = counts.shape[0]
-    if n_docs <= LOOKED_AT:
+    if n_docs <= N_SAMPLE_DOCS:
         return counts[slice(None)]
-    return counts[np.sort(np.random.default_rng(seed).choice(n_docs, LOOKED_AT, replace=False))]
+    return counts[np.sort(np.random.default_rng(seed).choice(n_docs, N_SAMPLE_DOCS, replace=False))]
 
 
-def fourier_rows(counts: CountRows, idf: Array, lift: FourierFeatures | None) -> Array | None:
+def fourier_rows(counts: CountRows, idf: Array, fourier: FourierFeatures | None) -> Array | None:
     """Lifted columns (documents, columns), made so many documents at a time, wherever those are."""
-    if lift is None:
+    if fourier is None:
         return None
     cuts = range(0, counts.shape[0], _DOCS_PER_BLOCK)
-    return np.concatenate([lift.apply(tf_idf(counts[start : start + _DOCS_PER_BLOCK], idf)) for start in cuts])
+    return np.concatenate([fourier.apply(tf_idf(counts[start : start + _DOCS_PER_BLOCK], idf)) for start in cuts])
 
 
 def compact(matrix: Matrix) -> Matrix:
@@ -158,16 +164,16 @@ class Block:
     dense: Array | None
     targets: Array
     weights: Array | None
-    lifted: Array | None = None
+    fourier_values: Array | None = None
 
     def loaded(self) -> Block:
         """Itself: everything is in memory."""
         return self
 
     def scores(self, coef: Array) -> Array:
-        """Linear scores under each column of coefficients: words, dense columns, lifted ones, the intercept."""
+        """Linear scores under each column of coefficients: words, dense columns, fourier_values ones, the intercept."""
         scores, done = np.tile(coef[-1], (len(self.targets), 1)), 0
-        for part in (self.words, self.dense, self.lifted):
+        for part in (self.words, self.dense, self.fourier_values):
             if part is not None:
                 scores += part @ coef[done : done + part.shape[1]]
                 done += part.shape[1]
@@ -175,7 +181,7 @@ class Block:
 
     def pull_back(self, residuals: Array, power: int = 1) -> Array:
         """Sum over documents of residual times feature (to a power); the intercept's feature is 1."""
-        features = (part for part in (self.words, self.dense, self.lifted) if part is not None)
+        features = (part for part in (self.words, self.dense, self.fourier_values) if part is not None)
         sums = [(part if power == 1 else part**power).T @ residuals for part in features]
         return np.concatenate([*sums, np.sum(residuals, axis=0, keepdims=True)])
 
@@ -209,8 +215,8 @@ class StoredBlock:
             features.idf,
             None if features.dense is None else features.dense[rows],
             features.scale,
-            None,  # what was lifted goes along, how is not needed there
-            None if features.lifted is None else features.lifted[rows],
+            None,  # what was fourier_values goes along, how is not needed there
+            None if features.fourier_values is None else features.fourier_values[rows],
         )
         weights = None if self.all_weights is None else self.all_weights[rows]
         return StoredBlock, (self.fold, np.arange(len(rows)), own, self.all_targets[rows], weights)
@@ -227,7 +233,7 @@ def _block(
         None if dense is None or scale is None else scale.apply(dense[rows]),
         targets[rows],
         None if weights is None else weights[rows],
-        None if features.lifted is None else features.lifted[rows],
+        None if features.fourier_values is None else features.fourier_values[rows],
     )
 
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Matrix = sparse.csr_array[Any, tuple[int, int]]
 
-__all__ = ["LEAST_DOCS", "LOOKED_AT", "MOST_DOCS", "FourierFeatures", "fit_fourier_features"]
+__all__ = ["MAX_FOURIER_DOCS", "MIN_FOURIER_DOCS", "N_SAMPLE_DOCS", "FourierFeatures", "fit_fourier_features"]
 
-N_DIMENSIONS, N_WAVES, N_COLUMNS, NARROWNESS = 32, 500, 200, 0.5
+N_DIMENSIONS, N_WAVES, N_COLUMNS, KERNEL_GAMMA = 32, 500, 200, 0.5
 """Leading dimensions, cosines of them, components that are kept, and how fast likeness falls with distance.
 
 Out-of-fold log-likelihood of a label on training documents, words alone and with these: scene -.198 and -.184, yeast
@@ -33,8 +33,8 @@ Out-of-fold log-likelihood of a label on training documents, words alone and wit
 as much time again; with 16 or 64 dimensions, or a narrowness of ¼ or 1, the four together are a little worse. Without
 common spread of the cosines scene is at -.187. (Random directions through the words themselves gain nothing.)
 """
-LEAST_DOCS, MOST_DOCS, LOOKED_AT = 100, 80_000, 4096
-"""Fewer documents have no lift, and neither have more: 200 numbers each are kept. So many are looked at to make one."""
+MIN_FOURIER_DOCS, MAX_FOURIER_DOCS, N_SAMPLE_DOCS = 100, 80_000, 4096
+"""Documents needed for Fourier features, documents up to which they are made, and documents they are fitted on."""
 _PAIRS = 1000  # of documents, whose distances say what is near
 _PREFIX = "lift"
 _STANDS_STILL = 1e-9  # an angle so small that the slope is that of the cosine itself
@@ -93,7 +93,7 @@ class FourierFeatures:
 
     @classmethod
     def split_from(cls, arrays: Mapping[str, NDArray[Any]]) -> tuple[Self | None, dict[str, NDArray[Any]]]:
-        """The lift among the arrays, if there is one, and the other arrays."""
+        """The Fourier features among the arrays, if there is one, and the other arrays."""
         own = strip_prefix(_PREFIX, arrays)
         others = {name: array for name, array in arrays.items() if not name.startswith(f"{_PREFIX}.")}
         names = ("basis", "directions", "phases", "mixing", "offset")
@@ -120,7 +120,7 @@ def _learned(words: Matrix, seed: int) -> FourierFeatures | None:
     distance = float(np.median(np.sum(np.square(places[here] - places[there]), axis=1)))
     if distance <= _STANDS_STILL:
         return None
-    directions = rng.normal(size=(n_dimensions, N_WAVES)) * np.sqrt(2.0 * NARROWNESS / distance)
+    directions = rng.normal(size=(n_dimensions, N_WAVES)) * np.sqrt(2.0 * KERNEL_GAMMA / distance)
     phases = rng.uniform(0.0, 2.0 * np.pi, N_WAVES)
     raw = FourierFeatures(basis, directions, phases, np.eye(N_WAVES), np.zeros(N_WAVES))
     return _main_components(raw, raw.waves(words))

@@ -29,20 +29,20 @@ __all__ = ["LabelPrior", "combination_arrays", "combination_from_arrays"]
 class LabelPrior:
     """What is believed of a document's labels once it was read."""
 
-    head: LogisticClassifier | ExternalClassifier
+    classifier: LogisticClassifier | ExternalClassifier
     for_votes: Combination  # how the head's opinion joins votes
     for_words: Combination  # how it is turned into a prediction where nobody voted
-    reader: WordEvidenceModel | None = None  # of what topics say about each class, if the head wants to know
+    evidence_model: WordEvidenceModel | None = None  # of what topics say about each class, if the head wants to know
 
-    def head_log_odds(self, counts: Any, topic_evidence: Array | None) -> Array:
+    def classifier_log_odds(self, counts: Any, topic_evidence: Array | None) -> Array:
         """What the head says about new documents."""
-        if not isinstance(self.head, LogisticClassifier):
-            return self.head.log_odds(counts)
-        return self.head.log_odds(counts if self.head.idf is not None else None, topic_evidence)
+        if not isinstance(self.classifier, LogisticClassifier):
+            return self.classifier.log_odds(counts)
+        return self.classifier.log_odds(counts if self.classifier.idf is not None else None, topic_evidence)
 
     def log_odds(self, counts: Any, topic_evidence: Array | None) -> Array:
         """Log-odds (documents, classes) of new documents that nobody has voted on."""
-        return self.for_words.log_odds(self.head_log_odds(counts, topic_evidence))
+        return self.for_words.log_odds(self.classifier_log_odds(counts, topic_evidence))
 
 
 def combination_arrays(joined: Combination) -> dict[str, NDArray[Any]]:

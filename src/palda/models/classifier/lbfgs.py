@@ -72,15 +72,15 @@ class _Search:
         self.memory = [_Step(*(part[..., which] for part in step)) for step in self.memory]
 
 
-def minimise(objective: Objective, start: Array, curvature: Array, stopping: LbfgsLimits) -> Array:
+def minimise(objective: Objective, start: Array, curvature: Array, limits: LbfgsLimits) -> Array:
     """Minimum of each column. A column whose step does not gain enough tries half of it in the next pass."""
     columns = np.arange(start.shape[1])
     loss, gradient = objective(start, columns)
     step, done = np.ones(len(columns)), np.zeros(len(columns), dtype=bool)
     search = _Search(columns, start, loss, gradient, -gradient / curvature, curvature, step, done, [])
     solution = start.copy()
-    for _ in range(stopping.max_iter):
-        done = (search.promise() <= stopping.tolerance * (1.0 + search.loss)) | (search.step < _SMALLEST_STEP)
+    for _ in range(limits.max_iter):
+        done = (search.promise() <= limits.tolerance * (1.0 + search.loss)) | (search.step < _SMALLEST_STEP)
         _note(search, done & ~search.done, solution)
         if search.done.all():
             return solution

@@ -19,9 +19,9 @@ from palda.models.classifier.calibration import (
     Platt,
     base_log_odds,
     cross_calibrate,
-    evidence_in,
     fit_platt,
     log_likelihoods,
+    minority_counts,
 )
 from palda.models.classifier.features import Block, Features, Scale, StoredBlock, cut_blocks, learn_features, tf_idf
 from palda.models.classifier.folds import NO_FOLD, Problems, assign_folds, checked_targets
@@ -60,7 +60,7 @@ def fit_columns(
     penalties: Array,
     start: Array,
     engine: Engine,
-    stopping: LbfgsLimits,
+    limits: LbfgsLimits,
     centre: Array | None = None,
 ) -> Array:
     """Coefficients (features + 1, problems) that minimise weighted cross-entropy + ½ Σ penalty · coefficient².
@@ -72,8 +72,7 @@ def fit_columns(
     width = max(1, _COEF_PER_GROUP // len(start))
     groups = [np.arange(first, min(first + width, start.shape[1])) for first in range(0, start.shape[1], width)]
     fitted = [
-        _fit_group(blocks, problems.take(g), penalties[:, g], start[:, g], centre[:, g], engine, stopping)
-        for g in groups
+        _fit_group(blocks, problems.take(g), penalties[:, g], start[:, g], centre[:, g], engine, limits) for g in groups
     ]
     return np.concatenate(fitted, axis=1) if fitted else start.copy()
 
@@ -85,7 +84,7 @@ def _fit_group(
     start: Array,
     centre: Array,
     engine: Engine,
-    stopping: LbfgsLimits,
+    limits: LbfgsLimits,
 ) -> Array:
     def objective(coef: Array, columns: Indices) -> tuple[Array, Array]:
         distance = coef - centre[:, columns]
@@ -94,7 +93,7 @@ def _fit_group(
         return 0.5 * dots(ridge, distance) + found[-1], ridge + found[:-1]
 
     curvature = penalties + engine.total(_curvature, blocks, Coefficients(start, problems))
-    return minimise(objective, start, np.maximum(curvature, _LEAST_CURVATURE), stopping)
+    return minimise(objective, start, np.maximum(curvature, _LEAST_CURVATURE), limits)
 
 
 _LEAST_CURVATURE = 1e-6  # an intercept is not penalised, and where a class is certain nothing bends its loss
@@ -159,8 +158,8 @@ def _own_scores(block: Block | StoredBlock, coef: Array) -> Array:
 class LogisticClassifier:
     """Calibrated log-odds of every class from a document's words, dense columns, or both.
 
-    Plain arrays: ``coef`` (features, classes) of words, dense and lifted columns, what those are made with (``idf``;
-    ``dense_mean`` and ``dense_spread``; ``lift``), the recalibration, and the penalties that were chosen (a row for
+    Plain arrays: ``coef`` (features, classes) of words, dense and Fourier columns, what those are made with (``idf``;
+    ``dense_mean`` and ``dense_spread``; ``fourier``), the recalibration, and the penalties that were chosen (a row for
     each of the three). A class without evidence has zeros for ``coef`` and ``slope``, and its base rate for
     ``offset``.
     """
@@ -175,7 +174,7 @@ class LogisticClassifier:
     idf: Array | None = None
     dense_mean: Array | None = None
     dense_spread: Array | None = None
-    lift: FourierFeatures | None = None
+    fourier: FourierFeatures | None = None
 
     @property
     def n_words(self) -> int:
@@ -189,16 +188,16 @@ class LogisticClassifier:
 
     def log_odds(self, counts: Any = None, dense: Any = None) -> Array:
         """Log-odds (documents, classes) of documents that the head was not trained on."""
-        scores, lifted = self.intercept, self.n_words + self.n_dense
+        scores, fourier_values = self.intercept, self.n_words + self.n_dense
         if self.idf is not None:
             words = tf_idf(_given(counts, "counts of words"), self.idf)
             scores = scores + words @ self.coef[: self.n_words]
-            if self.lift is not None:
-                scores = scores + self.lift.apply(words) @ self.coef[lifted:]
+            if self.fourier is not None:
+                scores = scores + self.fourier.apply(words) @ self.coef[fourier_values:]
         if self.dense_mean is not None and self.dense_spread is not None:
             columns = np.asarray(_given(dense, "dense features"), dtype=np.float64)
             columns = Scale(self.dense_mean, self.dense_spread).apply(columns)
-            scores = scores + columns @ self.coef[self.n_words : lifted]
+            scores = scores + columns @ self.coef[self.n_words : fourier_values]
         return Platt(self.slope, self.offset, self.limit).apply(scores)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -216,12 +215,12 @@ class LogisticClassifier:
             "dense_spread": self.dense_spread,
         }
         own = {name: np.asarray(value) for name, value in values.items() if value is not None}
-        return own if self.lift is None else own | self.lift.arrays()
+        return own if self.fourier is None else own | self.fourier.arrays()
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The head that ``arrays`` was taken from."""
-        lift, own = FourierFeatures.split_from(arrays)
+        fourier, own = FourierFeatures.split_from(arrays)
         return cls(
             coef=own["coef"],
             intercept=own["intercept"],
@@ -233,7 +232,7 @@ class LogisticClassifier:
             idf=own.get("idf"),
             dense_mean=own.get("dense_mean"),
             dense_spread=own.get("dense_spread"),
-            lift=lift,
+            fourier=fourier,
         )
 
 
@@ -251,8 +250,8 @@ class ClassifierSettings:
     seed: int = 0
     word_penalties: tuple[float, ...] = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
     dense_penalties: tuple[float, ...] = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
-    lifted_penalties: tuple[float, ...] = (3000.0, 1000.0, 300.0, 100.0, 30.0)
-    stopping: LbfgsLimits = field(default_factory=LbfgsLimits)
+    fourier_penalties: tuple[float, ...] = (3000.0, 1000.0, 300.0, 100.0, 30.0)
+    limits: LbfgsLimits = field(default_factory=LbfgsLimits)
     engine: Engine = field(default_factory=Threads)
 
 
@@ -263,7 +262,7 @@ class ClassifierFit:
     ``fold_coef`` (features + 1, folds, classes) are those models: where the next round starts.
     """
 
-    head: LogisticClassifier
+    classifier: LogisticClassifier
     log_odds: Array
     folds: Indices
     fold_coef: Array
@@ -271,7 +270,7 @@ class ClassifierFit:
     def record(self) -> StageRecord:
         """Everything the fit is made of."""
         own = {name: getattr(self, name) for name in ("log_odds", "folds", "fold_coef")}
-        return StageRecord(own | add_prefix("head", self.head.arrays()), {})
+        return StageRecord(own | add_prefix("head", self.classifier.arrays()), {})
 
 
 def fit_classifier(
@@ -344,7 +343,7 @@ def fit_classifier(
         idf=features.idf,
         dense_mean=None if features.scale is None else features.scale.mean,
         dense_spread=None if features.scale is None else features.scale.spread,
-        lift=features.lift,
+        fourier=features.fourier,
     )
     fit = ClassifierFit(head, log_odds, folds, fold_coef)
     stage.keep(fit.record)
@@ -360,7 +359,7 @@ class _Training:
     targets: Array
     weights: Array
     folds: Indices
-    sizes: tuple[int, int, int]  # how many features are words, dense columns, lifted ones
+    sizes: tuple[int, int, int]  # how many features are words, dense columns, fourier_values ones
     settings: ClassifierSettings
 
     @classmethod
@@ -385,7 +384,7 @@ class _Training:
             sizes=(
                 0 if words is None else words.shape[1],
                 0 if dense is None else dense.shape[1],
-                0 if features.lift is None else len(features.lift.offset),
+                0 if features.fourier is None else len(features.fourier.offset),
             ),
             settings=settings,
         )
@@ -398,7 +397,7 @@ class _Training:
     @property
     def learned(self) -> Indices:
         """Classes with enough evidence to learn anything about."""
-        return np.flatnonzero(evidence_in(self.targets, self.weights) >= NONE)
+        return np.flatnonzero(minority_counts(self.targets, self.weights) >= NONE)
 
     def base_rate_models(self) -> Array:
         """Coefficients (features + 1, folds, classes) that say nothing but base rates, of the other folds."""
@@ -423,7 +422,7 @@ class _Training:
 
     def _fit(self, problems: Problems, penalties: Array, start: Array) -> Array:
         ridge = np.repeat(np.vstack([penalties, np.zeros(penalties.shape[1])]), (*self.sizes, 1), axis=0)
-        return fit_columns(self.blocks, problems, ridge, start, self.settings.engine, self.settings.stopping)
+        return fit_columns(self.blocks, problems, ridge, start, self.settings.engine, self.settings.limits)
 
     def out_of_fold(self, coef: Array) -> Array:
         """Scores of all documents, each from the model of its fold."""
@@ -438,7 +437,7 @@ class _Path:
     """How far the choice of penalties has come: models and penalties so far, and what is tried on which classes."""
 
     coef: Array
-    penalties: Array  # (3, classes): of words, dense and lifted columns
+    penalties: Array  # (3, classes): of words, dense and fourier_values columns
     best: Array  # (classes,): likelihoods
     row: int  # of the penalties
     n_tried: int
@@ -479,7 +478,7 @@ def _fold_models(
 ) -> tuple[Array, Array]:
     """Models of the folds and the penalties (3, classes) they were fitted with."""
     path = begun or _Path.of(data)
-    grids = (settings.word_penalties, settings.dense_penalties, settings.lifted_penalties)
+    grids = (settings.word_penalties, settings.dense_penalties, settings.fourier_penalties)
     for row, n_features in enumerate(data.sizes):  # each kind of features only where it adds to those before
         if n_features and row >= path.row:
             if row > path.row:
@@ -496,7 +495,7 @@ def _from_earlier(data: _Training, start: ClassifierFit) -> tuple[Array, Array]:
             f"start was fitted with (features + 1, folds, classes) = {start.fold_coef.shape}, not {shape}; "
             "start from a fit with the same features and classes"
         )
-    coef, penalties, classes = start.fold_coef.copy(), start.head.penalties.copy(), data.learned
+    coef, penalties, classes = start.fold_coef.copy(), start.classifier.penalties.copy(), data.learned
     coef[:, :, classes] = data.fit_folds(coef[:, :, classes], penalties[:, classes], classes)
     return coef, penalties
 

@@ -128,8 +128,8 @@ def _blocks(head: LogisticClassifier, counts: Any, dense: Any, labels: Array, kn
     columns = scale = None
     if head.dense_mean is not None and head.dense_spread is not None:
         columns, scale = np.asarray(dense, dtype=np.float64), Scale(head.dense_mean, head.dense_spread)
-    lifted = None if head.idf is None else fourier_rows(sparse.csr_array(counts), head.idf, head.lift)
-    features = Features(words, head.idf, columns, scale, head.lift, lifted)
+    fourier_values = None if head.idf is None else fourier_rows(sparse.csr_array(counts), head.idf, head.fourier)
+    features = Features(words, head.idf, columns, scale, head.fourier, fourier_values)
     return cast("list[Block]", cut_blocks(features, labels, known, np.zeros(len(labels), dtype=np.int64))[0])
 
 
@@ -142,8 +142,8 @@ def _with_frequencies(head: LogisticClassifier, memory: ClassifierSummary, count
     idf = np.where(n_had > 0.5, 1.0 + np.log((1.0 + n_docs) / (1.0 + n_had)), 0.0)
     ratio = np.divide(old, idf, out=np.ones_like(old), where=(idf > 0) & (old > 0))
     scale = np.append(ratio, np.ones(len(head.coef) - len(ratio)))
-    lift = None if head.lift is None else head.lift.rescaled(ratio)
-    return replace(head, idf=idf, coef=head.coef * scale[:, None], lift=lift)
+    fourier = None if head.fourier is None else head.fourier.rescaled(ratio)
+    return replace(head, idf=idf, coef=head.coef * scale[:, None], fourier=fourier)
 
 
 def _recalibrated(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from palda.models.crowd.annotator_history import CAP, annotator_prior
+from palda.models.crowd.annotator_history import MAX_HISTORY_VOTES, parse_annotator_prior
 from palda.models.crowd.annotator_model import AnnotatorBelief, AnnotatorModel, VoteEvidence
 from palda.models.crowd.assignment import TypicalRates, expected_gain, typical_rates
-from palda.models.crowd.coins import Coins
+from palda.models.crowd.coins import CoinModel
 from palda.models.crowd.em import (
-    N_FIFTHS,
+    N_VOTE_FOLDS,
     CrowdFit,
     CrowdSettings,
     CrowdState,
@@ -15,30 +15,38 @@ from palda.models.crowd.em import (
     consensus_em,
     count_votes,
     cut_votes,
-    fifths_of_rows,
     fit_crowd,
-    posterior,
+    label_posterior,
+    select_votes,
     start_state,
-    subset,
+    vote_folds,
     votes_log_likelihood,
     with_profiles,
 )
-from palda.models.crowd.label_sets import ProfilePrior, Profiles, ProfileStats, e_step, log_prior, m_step, seeded
+from palda.models.crowd.label_sets import (
+    ProfilePrior,
+    Profiles,
+    ProfileStats,
+    initial_profiles,
+    profile_e_step,
+    profile_log_prior,
+    profile_m_step,
+)
 from palda.models.crowd.one_coin import OneCoinModel
 from palda.models.crowd.per_class import PerClassModel
 from palda.models.crowd.published import PublishedCoin
-from palda.models.crowd.quality import AnnotatorSummary, quality_table, rates_by_class, summary
+from palda.models.crowd.quality import AnnotatorSummary, quality_table, rates_by_class, summarize_annotators
 from palda.models.crowd.two_coin import TwoCoinModel
 from palda.models.crowd.verdicts import VERDICTS, verdicts
 
 __all__ = [
-    "CAP",
-    "N_FIFTHS",
+    "MAX_HISTORY_VOTES",
+    "N_VOTE_FOLDS",
     "VERDICTS",
     "AnnotatorBelief",
     "AnnotatorModel",
     "AnnotatorSummary",
-    "Coins",
+    "CoinModel",
     "CrowdFit",
     "CrowdSettings",
     "CrowdState",
@@ -51,26 +59,26 @@ __all__ = [
     "TwoCoinModel",
     "TypicalRates",
     "VoteEvidence",
-    "annotator_prior",
     "choose_n_profiles",
     "consensus_em",
     "count_votes",
     "cut_votes",
-    "e_step",
     "expected_gain",
-    "fifths_of_rows",
     "fit_crowd",
-    "log_prior",
-    "m_step",
-    "posterior",
+    "initial_profiles",
+    "label_posterior",
+    "parse_annotator_prior",
+    "profile_e_step",
+    "profile_log_prior",
+    "profile_m_step",
     "quality_table",
     "rates_by_class",
-    "seeded",
+    "select_votes",
     "start_state",
-    "subset",
-    "summary",
+    "summarize_annotators",
     "typical_rates",
     "verdicts",
+    "vote_folds",
     "votes_log_likelihood",
     "with_profiles",
 ]

@@ -1,7 +1,7 @@
 """What earlier work says about annotators, as priors of their own.
 
-A history never silences new votes: each rate of an annotator counts as at most ``CAP`` earlier votes, and neither
-being right nor being wrong as fewer than half a vote.
+A history never outweighs many new votes: each rate counts as at most ``MAX_HISTORY_VOTES`` earlier votes, and as at
+least half a correct and half a wrong one.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["CAP", "STRENGTH", "AnnotatorHistory", "annotator_prior"]
+__all__ = ["MAX_HISTORY_VOTES", "STRENGTH", "AnnotatorHistory", "parse_annotator_prior"]
 
-CAP = 200.0
+MAX_HISTORY_VOTES = 200.0
 """Most votes that the history of one rate counts as."""
 
 STRENGTH = 40.0
@@ -55,14 +55,14 @@ class AnnotatorHistory:
             n_votes = np.column_stack((self.n_absent, self.n_present)) / np.prod(shape[:-1])
         else:
             rates, n_votes = self.quality, self.n_present + self.n_absent
-        strength = np.clip(n_votes, _LEAST_VOTES, CAP)
+        strength = np.clip(n_votes, _LEAST_VOTES, MAX_HISTORY_VOTES)
         betas = np.maximum(np.stack((rates * strength, (1.0 - rates) * strength), axis=-1), _LEAST_SIDE)
         if len(shape) > 1:
             betas = np.repeat(betas[:, None], shape[0], axis=1)
         return betas
 
 
-def annotator_prior(given: Any, annotators: Strings, strength: float = STRENGTH) -> AnnotatorHistory:
+def parse_annotator_prior(given: Any, annotators: Strings, strength: float = STRENGTH) -> AnnotatorHistory:
     """History of the annotators named, in their order.
 
     Parameters
@@ -77,7 +77,7 @@ def annotator_prior(given: Any, annotators: Strings, strength: float = STRENGTH)
     strength
         How many votes a rate counts as if ``given`` does not say.
     """
-    validation.require_number(strength, 1, CAP, "strength")
+    validation.require_number(strength, 1, MAX_HISTORY_VOTES, "strength")
     columns = _of_mapping(given) if isinstance(given, Mapping) else _of_frame(given)
     names = names_array(columns.pop("annotator"))
     twice = validation.first_duplicate(names)

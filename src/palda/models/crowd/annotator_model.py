@@ -55,7 +55,7 @@ class AnnotatorBelief:
         """(annotators, ..., 2): what was believed before any vote."""
         return np.where(np.isnan(self.own), self.pool, self.own)
 
-    def with_strangers(self, n_strangers: int) -> AnnotatorBelief:
+    def with_new_annotators(self, n_strangers: int) -> AnnotatorBelief:
         """The same, and so many more annotators of whom nothing is known but their pool."""
         pool = np.broadcast_to(self.pool, (n_strangers, *self.pool.shape))
         return AnnotatorBelief(

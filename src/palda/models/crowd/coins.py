@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Coins"]
+__all__ = ["CoinModel"]
 
 _STEPS_A_ROUND = 3  # of Newton for the pool: the next round goes on from where these led
 
 
-class Coins:
+class CoinModel:
     """A vote is right with its annotator's probability in its cell; what a cell is, subclasses say (maths, eq. 36).
 
     Rates are not estimated but believed: q(rate) = Beta(prior + expected right votes, prior + expected wrong votes).

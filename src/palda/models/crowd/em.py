@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CANDIDATES",
-    "N_FIFTHS",
+    "N_VOTE_FOLDS",
     "CrowdFit",
     "CrowdInfo",
     "CrowdSettings",
@@ -40,11 +40,11 @@ __all__ = [
     "consensus_em",
     "count_votes",
     "cut_votes",
-    "fifths_of_rows",
     "fit_crowd",
-    "posterior",
+    "label_posterior",
+    "select_votes",
     "start_state",
-    "subset",
+    "vote_folds",
     "votes_log_likelihood",
     "with_profiles",
 ]
@@ -52,7 +52,7 @@ __all__ = [
 CANDIDATES = (1, 2, 4, 8, 15, 25)
 """Numbers of profiles that "auto" tries, in this order, until more no longer pay."""
 
-N_FIFTHS = 5
+N_VOTE_FOLDS = 5
 """Parts that the (document, annotator) rows are cut in: one judges what is learned from the others."""
 
 _VOTES_PER_SHARD = 50_000
@@ -174,7 +174,7 @@ def start_state(belief: AnnotatorBelief, label_probs: Array) -> CrowdState:
     """Independent classes at the rates of a first guess; ``with_profiles`` adds profiles once these have settled."""
     prior = ProfilePrior.vague(label_probs.shape[1])
     sums = ProfileStats(np.array([float(len(label_probs))]), label_probs.sum(axis=0, keepdims=True))
-    return CrowdState(belief, label_sets.m_step(sums, prior), prior)
+    return CrowdState(belief, label_sets.profile_m_step(sums, prior), prior)
 
 
 def consensus_em(
@@ -221,7 +221,7 @@ def with_profiles(
     return _warmed_up(fixed, fitted, n_profiles, settings, seed)
 
 
-def posterior(
+def label_posterior(
     votes: VoteRows, known: NDArray[np.int8], state: CrowdState, settings: CrowdSettings, extra: Array | None = None
 ) -> Array:
     """Δ (documents, classes) of documents under a fixed state; new documents may have votes, other evidence or both."""
@@ -270,10 +270,10 @@ def choose_n_profiles(
     rng = np.random.default_rng(seed)
     rows = _sample(votes, rng)
     votes, known = votes.take(rows), known[rows]
-    part = fifths_of_rows(votes, rng)
+    part = vote_folds(votes, rng)
     trials = [
         _Trial.of(votes, known, part == fifth, start, settings, None if extra is None else extra[rows])
-        for fifth in range(max(1, min(N_FIFTHS, _MOST_PAIRS // known.size)))
+        for fifth in range(max(1, min(N_VOTE_FOLDS, _MOST_PAIRS // known.size)))
     ]
 
     def predicted(n_profiles: int) -> Array:
@@ -310,9 +310,9 @@ class _Trial:
         settings: CrowdSettings,
         extra: Array | None,
     ) -> _Trial:
-        shards = cut_votes(subset(votes, ~hidden), known, extra)
+        shards = cut_votes(select_votes(votes, ~hidden), known, extra)
         single = fit_crowd(shards, start, settings)
-        return cls(subset(votes, hidden), single, _with_annotators_fixed(shards, single.state.belief, settings))
+        return cls(select_votes(votes, hidden), single, _with_annotators_fixed(shards, single.state.belief, settings))
 
     def predicted(self, n_profiles: int, settings: CrowdSettings, seed: int) -> Array:
         """(documents,): log-likelihood of the hidden votes."""
@@ -331,15 +331,15 @@ def _sample(votes: Votes, rng: np.random.Generator) -> NDArray[np.int64]:
     return np.sort(rng.choice(votes.n_docs, most, replace=False))
 
 
-def fifths_of_rows(votes: Votes, rng: np.random.Generator) -> NDArray[np.int64]:
+def vote_folds(votes: Votes, rng: np.random.Generator) -> NDArray[np.int64]:
     """(votes,): which of five random parts a vote is in; all that an annotator says about a document is in the same."""
     row_of_vote = votes.doc.astype(np.int64) * votes.n_annotators + votes.annotator
     rows, place = np.unique(row_of_vote, return_inverse=True)
-    parts: NDArray[np.int64] = rng.integers(N_FIFTHS, size=len(rows))[place]
+    parts: NDArray[np.int64] = rng.integers(N_VOTE_FOLDS, size=len(rows))[place]
     return parts
 
 
-def subset(votes: Votes, chosen: NDArray[np.bool_]) -> Votes:
+def select_votes(votes: Votes, chosen: NDArray[np.bool_]) -> Votes:
     """Some of the votes; documents, annotators and classes stay."""
     columns = {name: getattr(votes, name)[chosen] for name in ("doc", "annotator", "label", "value")}
     return replace(votes, **columns)
@@ -366,7 +366,7 @@ def _warmed_up(
     fixed: Sequence[VoteShard], fitted: CrowdFit, n_profiles: int, settings: CrowdSettings, seed: int
 ) -> CrowdState:
     prior = ProfilePrior(fitted.state.profiles.rates[0])
-    profiles = label_sets.seeded(fitted.label_probs, n_profiles, prior, np.random.default_rng(seed))
+    profiles = label_sets.initial_profiles(fitted.label_probs, n_profiles, prior, np.random.default_rng(seed))
     state = replace(fitted.state, profiles=profiles, prior=prior)
     *_, (state, _) = consensus_em(fixed, state, replace(settings, max_iter=_WARM_UP_ROUNDS, tol=_WARM_UP_TOL))
     return state
@@ -397,7 +397,7 @@ def _steps(shards: Sequence[VoteShard], state: CrowdState, settings: CrowdSettin
 def _shard_step(shard: VoteShard, state: CrowdState, settings: CrowdSettings) -> tuple[_Sums, Array]:
     votes = shard.votes
     log_odds, if_absent = _evidence(votes, shard, state.belief, settings)
-    found = label_sets.e_step(log_odds, shard.known, state.profiles)
+    found = label_sets.profile_e_step(log_odds, shard.known, state.profiles)
     counts = None if votes is None else settings.annotators.count(votes, found.label_probs)
     return _Sums(found.stats, counts, float(found.log_likelihoods.sum()) + if_absent), found.label_probs
 
@@ -414,10 +414,10 @@ def _evidence(
 
 
 def _log_priors(state: CrowdState, settings: CrowdSettings) -> float:
-    return label_sets.log_prior(state.profiles, state.prior) - settings.annotators.divergence(state.belief)
+    return label_sets.profile_log_prior(state.profiles, state.prior) - settings.annotators.divergence(state.belief)
 
 
 def _maximisation(state: CrowdState, sums: _Sums, settings: CrowdSettings) -> CrowdState:
     belief = state.belief if sums.votes is None else settings.annotators.update(sums.votes, state.belief)
-    profiles = label_sets.m_step(sums.profiles, state.prior) if settings.learn_profiles else state.profiles
+    profiles = label_sets.profile_m_step(sums.profiles, state.prior) if settings.learn_profiles else state.profiles
     return replace(state, belief=belief, profiles=profiles)

@@ -24,7 +24,16 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["ProfilePrior", "ProfileStats", "Profiles", "SetPosterior", "e_step", "log_prior", "m_step", "seeded"]
+__all__ = [
+    "ProfilePrior",
+    "ProfileStats",
+    "Profiles",
+    "SetPosterior",
+    "initial_profiles",
+    "profile_e_step",
+    "profile_log_prior",
+    "profile_m_step",
+]
 
 _LEAST = 1e-6  # π and w are never closer to 0 or 1: a class nobody has seen may still exist
 _MOST_SEEDS = 20_000  # documents looked at for seeds; more would not choose better
@@ -80,7 +89,7 @@ class SetPosterior(NamedTuple):
     stats: ProfileStats
 
 
-def e_step(log_odds: Array, known: NDArray[np.int8], profiles: Profiles) -> SetPosterior:
+def profile_e_step(log_odds: Array, known: NDArray[np.int8], profiles: Profiles) -> SetPosterior:
     """Sums over all profiles and label sets, given the evidence for "present" in nats (maths, eq. 43).
 
     ``known`` is 1 or 0 where the label is certain and -1 where it is not. ``log_odds`` must be finite: what is certain
@@ -105,14 +114,14 @@ def _kernel() -> Callable[[Array, NDArray[np.int8], Array, Array], SetResult]:
     return profiles.reference_label_sets if readable else profiles.label_sets
 
 
-def m_step(stats: ProfileStats, prior: ProfilePrior) -> Profiles:
-    """Profiles that maximise the expected log-likelihood plus ``log_prior``, within limits (maths, eq. 45)."""
+def profile_m_step(stats: ProfileStats, prior: ProfilePrior) -> Profiles:
+    """Profiles that maximise the expected log-likelihood plus ``profile_log_prior``, within limits (maths, eq. 45)."""
     weights = stats.profile_sums + prior.documents
     rates = (stats.label_sums + prior.strength * prior.centre) / (stats.profile_sums[:, None] + prior.strength)
     return Profiles(weights / weights.sum(), np.clip(rates, _LEAST, 1.0 - _LEAST))
 
 
-def log_prior(profiles: Profiles, prior: ProfilePrior) -> float:
+def profile_log_prior(profiles: Profiles, prior: ProfilePrior) -> float:
     """Log-density of the profiles before any document is seen."""
     n_profiles = len(profiles.weights)
     present, absent = prior.strength * prior.centre, prior.strength * (1.0 - prior.centre)
@@ -122,7 +131,7 @@ def log_prior(profiles: Profiles, prior: ProfilePrior) -> float:
     return float(rates.sum() + weights + norm)
 
 
-def seeded(label_probs: Array, n_profiles: int, prior: ProfilePrior, rng: np.random.Generator) -> Profiles:
+def initial_profiles(label_probs: Array, n_profiles: int, prior: ProfilePrior, rng: np.random.Generator) -> Profiles:
     """Profiles to start from: documents far apart, each drawn half-way to the base rates.
 
     Each next document is drawn with a probability that grows with its squared distance from those already chosen, as

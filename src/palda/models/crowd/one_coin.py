@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from palda.models.crowd.coins import Coins
+from palda.models.crowd.coins import CoinModel
 
 __all__ = ["OneCoinModel"]
 
 
-class OneCoinModel(Coins):
+class OneCoinModel(CoinModel):
     """The published coin with a belief about ρ in place of an estimate.
 
     It cannot see somebody who always says "no" where classes are rare: most of such votes are right.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from palda.models.crowd.coins import Coins
+from palda.models.crowd.coins import CoinModel
 
 __all__ = ["PerClassModel"]
 
 
-class PerClassModel(Coins):
+class PerClassModel(CoinModel):
     """Sensitivity and specificity of every annotator in every class, with a pool for each class and state."""
 
     by_class = True

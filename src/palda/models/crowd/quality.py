@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["AnnotatorSummary", "quality_table", "rates_by_class", "summary"]
+__all__ = ["AnnotatorSummary", "quality_table", "rates_by_class", "summarize_annotators"]
 
 _TAIL = 0.025  # on either side of a 95% interval
 
@@ -52,7 +52,7 @@ class _Spread(NamedTuple):
     high: Array
 
 
-def summary(belief: AnnotatorBelief, counts: Array) -> AnnotatorSummary:
+def summarize_annotators(belief: AnnotatorBelief, counts: Array) -> AnnotatorSummary:
     """Rates and verdicts, from beliefs and the counts they came from.
 
     Everything reported is a weighted mean of independent Beta rates; its interval is that of the Beta distribution

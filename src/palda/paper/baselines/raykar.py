@@ -110,7 +110,7 @@ class Raykar(BaseEstimator):
             before, consensus = consensus, expit(found.log_odds + self._vote_log_odds(votes, consensus))
             change = float(np.abs(consensus - before).mean())
             self.n_iter_ += 1
-            self._head = found.head
+            self._head = found.classifier
         return consensus
 
     def _without_features(self, votes: Votes, judged: Array) -> Array:
