@@ -230,16 +230,17 @@ def test_votes_in_any_form_give_equal_results() -> None:
             "value": votes.value,
         }
     ).sample(frac=1.0, random_state=0)
-    expected = CrowdPALDA(**SETTINGS).fit(X, votes)
+    settings = SETTINGS | {"label_prior": "base_rate"}
+    expected = CrowdPALDA(**settings).fit(X, votes)
     backwards = votes.take(np.arange(80)[::-1])
     fits = [
-        CrowdPALDA(**SETTINGS).fit(X, votes, doc_ids=ids),
-        CrowdPALDA(**SETTINGS).fit(X, backwards, doc_ids=ids),
-        CrowdPALDA(**SETTINGS).fit(X, frame, doc_ids=ids),
-        CrowdPALDA(**SETTINGS).fit(corpus, frame),
-        CrowdPALDA(**SETTINGS).fit(corpus, votes),
-        CrowdPALDA(**SETTINGS).fit(corpus, backwards),
-        CrowdPALDA(**SETTINGS).fit(X, array_of(votes)),
+        CrowdPALDA(**settings).fit(X, votes, doc_ids=ids),
+        CrowdPALDA(**settings).fit(X, backwards, doc_ids=ids),
+        CrowdPALDA(**settings).fit(X, frame, doc_ids=ids),
+        CrowdPALDA(**settings).fit(corpus, frame),
+        CrowdPALDA(**settings).fit(corpus, votes),
+        CrowdPALDA(**settings).fit(corpus, backwards),
+        CrowdPALDA(**settings).fit(X, array_of(votes)),
     ]
     for model in fits:
         np.testing.assert_array_equal(model.consensus_, expected.consensus_)

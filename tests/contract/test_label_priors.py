@@ -91,6 +91,12 @@ def test_predictions_reach_their_thresholds(kind: str, label_prior: str) -> None
     model = fitted(kind, label_prior)
     assert model.thresholds_.shape == (len(model.classes_),)
     np.testing.assert_array_equal(model.predict(NEW_X), model.predict_proba(NEW_X) >= model.thresholds_)
+
+
+@kinds
+@pytest.mark.parametrize("label_prior", ["topics", "base_rate"])
+def test_thresholds_of_one_half_change_no_probability(kind: str, label_prior: str) -> None:
+    model = fitted(kind, label_prior)
     halves = model.__class__(**(model.get_params() | {"thresholds": 0.5}))
     halves.fit(X, LABELS if kind == "clean" else VOTES)
     np.testing.assert_array_equal(halves.thresholds_, np.full(len(model.classes_), 0.5))
@@ -177,7 +183,7 @@ CLASSIFIERS = [
 @kinds
 @pytest.mark.parametrize("classifier", CLASSIFIERS, ids=lambda c: type(c).__name__)
 def test_any_classifier_can_be_the_label_prior(kind: str, classifier: Any, tmp_path: Path) -> None:
-    model = make(kind, label_prior=classifier)
+    model = make(kind, label_prior=classifier, n_profiles=1)
     assert not hasattr(classifier, "classes_"), "the classifier given is never fitted itself"
     assert metrics.micro_f1(NEW_LABELS, model.predict_proba(NEW_X) >= 0.5) > 0.5
     with pytest.raises(ValueError, match="explain needs a label prior that weighs words one by one"):

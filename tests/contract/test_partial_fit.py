@@ -20,7 +20,9 @@ QUALITY = np.array([0.95, 0.9, 0.85, 0.8, 0.7, 0.5, 0.15, 0.9])
 VOTES, PEOPLE = simulate.crowd(NEWS, QUALITY, votes_per_doc=3, seed=2)
 BATCHES = [np.arange(start, start + 100) for start in (0, 100, 200, 300, 400)]
 TEST = np.arange(500, 700)
-SETTINGS: dict[str, Any] = {"n_topics": 8, "tol": 1e-2, "random_state": 0, "n_jobs": 1, "label_prior": "words"}
+SETTINGS: dict[str, Any] = {
+    "n_topics": 8, "tol": 1e-2, "random_state": 0, "n_jobs": 1, "label_prior": "words", "n_profiles": 1,
+}  # fmt: skip
 PRIORS = ["stacked", "topics", "words", "base_rate"]
 
 
@@ -31,9 +33,14 @@ def gone_on(batches: list[np.ndarray], **settings: Any) -> CrowdPALDA:
     return model
 
 
-@cache
 def in_batches(label_prior: str = "words", n_batches: int = 5) -> CrowdPALDA:
-    return gone_on(BATCHES[:n_batches], label_prior=label_prior)
+    return fit_once(label_prior, n_batches)  # the cache tells defaults from the same values given
+
+
+@cache
+def fit_once(label_prior: str, n_batches: int) -> CrowdPALDA:
+    n_profiles = "auto" if label_prior == "topics" else 1  # one prior with the default is enough: it is slow
+    return gone_on(BATCHES[:n_batches], label_prior=label_prior, n_profiles=n_profiles)
 
 
 def likelihood(model: PALDA | CrowdPALDA) -> float:
