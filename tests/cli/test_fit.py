@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -150,13 +149,13 @@ def test_known_labels_are_believed(palda: Palda, world: World, tmp_path: Path) -
     assert scores[0]["micro_f1"] == 1.0
 
 
-def test_standard_input_is_a_file_like_any_other(world: World, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "palda.cli.app", "fit", str(world.documents), "-", *map(str, QUICK)]
+def test_votes_are_read_from_standard_input(
+    palda: Palda, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with world.votes.open() as votes:
-        done = subprocess.run(  # noqa: S603
-            [*command, "-o", str(tmp_path / "m"), "--json"], stdin=votes, capture_output=True, text=True, check=True
-        )
-    assert json.loads(done.stdout)["n_votes"] == 3000
+        monkeypatch.setattr(sys, "stdin", votes)
+        ended = palda("fit", world.documents, "-", *QUICK, "-o", tmp_path / "m", "--json")
+    assert json.loads(ended.out)["n_votes"] == 3000
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_a_fit_that_is_killed_goes_on_and_ends_the_same(palda: Palda, world: Wor
     assert palda(*arguments, "-o", tmp_path / "uninterrupted").code == 0
     target, folder = tmp_path / "m.palda", tmp_path / "m.palda.checkpoint"
     often = (*arguments, "-o", target, "--checkpoint-minutes", 0.001)
-    command = [sys.executable, "-m", "palda.cli.app", *map(str, often)]
+    command = [sys.executable, "-m", "palda", *map(str, often)]
     for resume in ([], ["--resume"]):
         before = watched(folder)
         running = subprocess.Popen([*command, *resume], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # noqa: S603

@@ -209,7 +209,7 @@ def test_dask_predicts_the_same_and_what_is_wrong_with_an_engine_is_said(
 
 
 def test_standard_input_and_a_closed_pipe_end_well(world: World) -> None:
-    command = [sys.executable, "-m", "palda.cli.app", "predict", str(world.model), "-", "--csv"]
+    command = [sys.executable, "-m", "palda", "predict", str(world.model), "-", "--csv"]
     many = "doc,text\n" + "".join(f"d{number},election parliament\n" for number in range(12_000))
     script = ["bash", "-c", 'set -o pipefail; "$@" | head -n 2', "palda", *command]
     piped = subprocess.run(script, input=many, capture_output=True, text=True, check=False)  # noqa: S603

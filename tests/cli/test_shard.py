@@ -153,7 +153,7 @@ def test_a_damaged_folder_is_not_learned_from(folder: Path, palda: Palda, tmp_pa
 
 def _process(*arguments: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603 - our own command
-        [sys.executable, "-m", "palda.cli.app", *map(str, arguments)],
+        [sys.executable, "-m", "palda", *map(str, arguments)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -161,7 +161,10 @@ def _process(*arguments: object) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")
-@pytest.mark.parametrize("seen", ["journal.json", "folder/words.json", "folder/shard-00003.npz"])
+@pytest.mark.parametrize(
+    "seen",
+    [pytest.param("journal.json", marks=pytest.mark.long), "folder/words.json", "folder/shard-00003.npz"],
+)
 def test_a_run_that_was_killed_goes_on_to_the_same_bytes(seen: str, palda: Palda, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     n_docs = 600
