@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from palda.errors import DataError
-from palda.io import csv_blocks, files, read_documents, read_votes
+from palda.io import csv_files, read_documents, read_table, read_votes
 
 LONG = "doc,annotator,label,value\nd1,ann,arts,1\nd1,bob,arts,0\n"
 quick = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -46,8 +46,8 @@ def test_the_fast_and_the_careful_csv_reader_agree(
     wrap = iter(quoted)
     lines = [",".join(f'"{cell}"' if next(wrap) else cell for cell in row) for row in rows]
     path = write(tmp_path, "t.csv", line_end.join(["a,b", *lines, *([""] if ends_in_a_line_end else [])]))
-    fast = files._fast_csv(path, "utf-8", ",")
-    careful, _ = files._careful_csv(path, "utf-8", ",")
+    fast = csv_files.regular_csv(path, "utf-8", ",")
+    careful, _ = csv_files.any_csv(path, "utf-8", ",")
     expected = [list(row) for row in rows]
     assert fast.astype(object).values.tolist() == careful.astype(object).values.tolist() == expected
 
@@ -64,31 +64,31 @@ def test_where_the_fast_reader_accepts_a_file_the_careful_one_reads_the_same(
     with path.open("w", newline="") as handle:
         csv.writer(handle, quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL).writerows([("a", "b"), *rows])
     try:
-        fast = files._fast_csv(path, "utf-8", ",")
-    except csv_blocks.NeedsCareError:
+        fast = csv_files.regular_csv(path, "utf-8", ",")
+    except csv_files.IrregularFileError:
         return
-    careful, _ = files._careful_csv(path, "utf-8", ",")
+    careful, _ = csv_files.any_csv(path, "utf-8", ",")
     assert fast.astype(object).values.tolist() == careful.astype(object).values.tolist()
 
 
 def test_quotes_around_whole_cells_are_read_fast(tmp_path: Path) -> None:
-    path = write(tmp_path, "v.csv", '"doc","annotator","x"\n"d 1","",1\n"d2","b","0"\n')
-    frame = files._fast_csv(path, "utf-8", ",")
-    assert frame.astype(object).values.tolist() == [["d 1", "", "1"], ["d2", "b", "0"]]
+    path = write(tmp_path, "v.csv", '"doc","annotator","x"\n"d, 1","",1\n"d2","b","0"\n')
+    frame = csv_files.regular_csv(path, "utf-8", ",")
+    assert frame.astype(object).values.tolist() == [["d, 1", "", "1"], ["d2", "b", "0"]]
 
 
 def test_blocks_are_joined_in_file_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_blocks, "_BLOCK_BYTES", 64)
+    monkeypatch.setattr(csv_files, "_BLOCK_BYTES", 64)
     rows = [f"d{i % 7},a{i % 3},c{i % 5},{i % 2}" for i in range(300)]
     path = write(tmp_path, "v.csv", "\n".join(["doc,annotator,label,value", *rows]))
-    frame = files._fast_csv(path, "utf-8", ",")
+    frame = csv_files.regular_csv(path, "utf-8", ",")
     assert [",".join(row) for row in frame.astype(object).values.tolist()] == rows
 
 
 def test_cells_of_several_words_are_told_apart_to_the_last_byte(tmp_path: Path) -> None:
     cells = ["annotator-number-one", "annotator-number-two", "annotator", "annotator-number-onE", "x" * 64, "x" * 63]
     path = write(tmp_path, "v.csv", "a,b\n" + "\n".join(f"{cell}," for cell in cells * 2))
-    frame = files._fast_csv(path, "utf-8", ",")
+    frame = csv_files.regular_csv(path, "utf-8", ",")
     assert frame["a"].tolist() == cells * 2
     assert len(frame["a"].cat.categories) == len(cells)
 
@@ -96,18 +96,19 @@ def test_cells_of_several_words_are_told_apart_to_the_last_byte(tmp_path: Path) 
 @pytest.mark.parametrize(
     "content",
     [
-        'a,b\n"x,z",y\n', 'a,b\n"x""z",y\n', 'a,b\n"x"z,y\n', 'a,b\n",y\n',
+        'a,b\n"x""z",y\n', 'a,b\n"x\nz",y\n', 'a,b\n"x,"z",y"\n', "a,b\nx,y\n\n",
+        "a,b\n\ufeffx,y\n", 'a,b\nx,y"\n', 'a,b\n"x"z,y\n', 'a,b\n",y\n',
         "a,b\nx\n", "a,b\n\nx,y\n", "a,b\nx\ry,z\n", "a,b\rx,y\r", "a\nx\n\ny\n", "a,b", "\na,b\nx,y\n",
-        b"a,caf\xe9\nx,y\n", b"a,b\nx,caf\xe9\n", b"a,b\nx,y\0\n", f"a,b\n{'x' * 65},y\n",
+        b"a,caf\xe9\nx,y\n", b"a,b\nx,caf\xe9\n", b"a,b\nx,y\0\n",
     ],
 )  # fmt: skip
 def test_whatever_is_not_plainly_regular_goes_to_the_careful_reader(tmp_path: Path, content: str | bytes) -> None:
-    with pytest.raises(csv_blocks.NeedsCareError):
-        files._fast_csv(write(tmp_path, "t.csv", content), "utf-8", ",")
+    with pytest.raises(csv_files.IrregularFileError):
+        csv_files.regular_csv(write(tmp_path, "t.csv", content), "utf-8", ",")
 
 
 def test_blank_lines_of_a_single_column_are_no_rows(tmp_path: Path) -> None:
-    table = files.read_table(write(tmp_path, "t.csv", "id\n1\n\n2\n"))
+    table = read_table(write(tmp_path, "t.csv", "id\n1\n\n2\n"))
     assert table.frame["id"].tolist() == ["1", "2"]
     assert table.where.row(1) == 4
 

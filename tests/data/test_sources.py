@@ -240,7 +240,7 @@ def test_an_id_that_stands_twice_is_noticed_however_far_apart(tmp_path: Path, su
 
 
 def test_ids_that_only_look_alike_are_let_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palda.io.chunks.hash", len, raising=False)  # "d0" to "d8" are equally long
+    monkeypatch.setattr("palda.io.sources.hash", len, raising=False)  # "d0" to "d8" are equally long
     path = tmp_path / "new.csv"
     path.write_text("doc,text\n" + "".join(f"d{row},words\n" for row in range(9)))
     assert sum(len(chunk.documents) for chunk in stream_documents(path, size=2)) == 9

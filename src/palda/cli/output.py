@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TextIO
 
 from palda.cli.console import print_view, printable, results
-from palda.errors import MissingDependencyError, PaldaError
+from palda.errors import PaldaError
 from palda.io import atomic
 
 if TYPE_CHECKING:
@@ -137,11 +137,9 @@ def _write_json_lines(blocks: Iterable[Sequence[Record]], stream: TextIO) -> Non
 
 
 def _write_parquet(blocks: Iterable[Sequence[Record]], path: Path) -> None:
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError as missing:
-        raise MissingDependencyError("Writing Parquet files", "parquet") from missing
+    import pyarrow as pa
+    from pyarrow import parquet
+
     writer = None
     try:
         for block in blocks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -376,13 +376,19 @@ class VoteRecords:
     unite: bool = False
 
     def votes(self, duplicates: validation.DuplicateRule = "error") -> Votes:
-        """What counts of them."""
-        rows = self._united() if self.unite else np.arange(len(self.value))
+        """Votes after duplicates are resolved."""
+        records = self._subset(self._united()) if self.unite else self
         return Votes.from_codes(
-            self.doc[rows], self.annotator[rows], self.label[rows], self.value[rows], doc_ids=self.doc_ids,
-            annotators=self.annotators, classes=self.classes, time=None if self.time is None else self.time[rows],
-            duplicates=duplicates, where=self.where.subset(rows) if self.unite else self.where,
+            records.doc, records.annotator, records.label, records.value, doc_ids=self.doc_ids,
+            annotators=self.annotators, classes=self.classes, time=records.time, duplicates=duplicates,
+            where=records.where,
         )  # fmt: skip
+
+    def _subset(self, rows: NDArray[np.int64]) -> VoteRecords:
+        columns = {name: getattr(self, name)[rows] for name in LONG_COLUMNS}
+        return replace(
+            self, **columns, time=None if self.time is None else self.time[rows], where=self.where.subset(rows)
+        )
 
     def _united(self) -> NDArray[np.int64]:
         """For each annotator, document and class the row that says most: present rather than absent."""

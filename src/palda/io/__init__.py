@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from palda.io.atomic import replacing
-    from palda.io.chunks import read_chunks
     from palda.io.corpora import catalog
     from palda.io.corpora.arff import read_arff
     from palda.io.corpora.reuters import read_reuters
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from palda.io.exports.prodigy import read_prodigy
     from palda.io.exports.rows import moment
     from palda.io.exports.toloka import read_toloka
-    from palda.io.files import read_bytes, read_table
+    from palda.io.files import read_bytes
     from palda.io.shards.build import Sources, Treatment, shard_files
     from palda.io.shards.document_index import DocIndex, digests_of
     from palda.io.shards.folder import ShardFolder, is_shards, open_shards
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
         read_gold,
         stream_documents,
     )
+    from palda.io.table_files import read_chunks, read_table
     from palda.io.tables import read_documents, read_votes
     from palda.io.versions import package_version
 
@@ -94,7 +94,7 @@ _HOMES = {
     "read_any_votes": "palda.io.sources",
     "read_arff": "palda.io.corpora.arff",
     "read_bytes": "palda.io.files",
-    "read_chunks": "palda.io.chunks",
+    "read_chunks": "palda.io.table_files",
     "read_dataset": "palda.io.sources",
     "read_doccano": "palda.io.exports.doccano",
     "read_documents": "palda.io.tables",
@@ -103,7 +103,7 @@ _HOMES = {
     "read_mturk": "palda.io.exports.mturk",
     "read_prodigy": "palda.io.exports.prodigy",
     "read_reuters": "palda.io.corpora.reuters",
-    "read_table": "palda.io.files",
+    "read_table": "palda.io.table_files",
     "read_toloka": "palda.io.exports.toloka",
     "read_votes": "palda.io.tables",
     "replacing": "palda.io.atomic",

@@ -11,8 +11,8 @@ import numpy as np
 
 from palda.data import Dataset, Documents, Votes, factorize, names_array, validation
 from palda.errors import DataError
-from palda.io.chunks import SeenNames, read_chunks
-from palda.io.files import Table, as_table, file_name
+from palda.io.files import Table, file_name
+from palda.io.table_files import as_table, read_chunks
 from palda.io.tables import read_documents, read_votes
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.data import Values
+    from palda.data import Strings, Values
 
     Source = str | os.PathLike[str]
 
@@ -199,6 +199,25 @@ class DocumentChunk(NamedTuple):
     share: float
 
 
+class _SeenIds:
+    """Hashes of the ids so far, 8 bytes per id, in sorted runs that are merged as they grow."""
+
+    def __init__(self) -> None:
+        self._runs: list[NDArray[np.int64]] = []
+
+    def add(self, ids: Strings) -> list[int]:
+        """Add ids; positions of those that seem to have occurred before (two of 2⁶⁴ ids may share a hash)."""
+        hashes = np.fromiter(map(hash, ids), np.int64, len(ids))
+        known = np.zeros(len(hashes), dtype=bool)
+        for run in self._runs:
+            known |= run[np.minimum(np.searchsorted(run, hashes), len(run) - 1)] == hashes
+        new = np.sort(hashes)
+        while self._runs and len(self._runs[-1]) <= len(new):
+            new = np.sort(np.concatenate([self._runs.pop(), new]), kind="stable")
+        self._runs.append(new)
+        return [int(place) for place in np.flatnonzero(known)]
+
+
 def stream_documents(
     path: Source,
     *,
@@ -211,7 +230,7 @@ def stream_documents(
 
     Of documents that went by only a number of 8 bytes is kept, to notice an id that stands twice.
     """
-    seen = SeenNames()
+    seen = _SeenIds()
     kind: type[Documents | Values] | None = None
     columns: list[str] | None = None if text is None else [text]
     for table, share in read_chunks(path, size, encoding):
@@ -223,7 +242,7 @@ def stream_documents(
                 columns = [name for name in table.frame.columns if name != id and name not in found.fields]
         elif type(found) is not kind:
             table.where.fail("a column of numbers holds text from here on; numbers or blanks are needed", 0)
-        for place in seen.again(found.doc_ids):
+        for place in seen.add(found.doc_ids):
             before = _row_of(found.doc_ids[place], path, str(id), size, encoding, table.where.row(place))
             if before is not None:
                 name = validation.shown(found.doc_ids[place])

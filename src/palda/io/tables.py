@@ -29,7 +29,7 @@ from palda.data import (
 )
 from palda.errors import DataError, PaldaWarning
 from palda.io.annotations import records_from_matrix
-from palda.io.files import Table, as_table
+from palda.io.table_files import as_table
 
 if TYPE_CHECKING:
     import os
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Strings
+    from palda.io.files import Table
 
     Source = str | os.PathLike[str] | pd.DataFrame | Table
     Layout = Literal["auto", "long", "wide", "lists"]

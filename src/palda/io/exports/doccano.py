@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from palda.data import validation
 from palda.errors import DataError, PaldaWarning
+from palda.io.csv_files import csv_rows
 from palda.io.exports.rows import ABSTAINED, Answer, Export, Row, class_names, is_empty, parse_json
-from palda.io.files import csv_rows, decode_text, file_name, json_lines, read_bytes
+from palda.io.files import decode_text, file_name, json_lines, read_bytes
 
 if TYPE_CHECKING:
     import os
@@ -241,7 +242,7 @@ def _rows(source: _Source, encoding: str | None) -> Iterator[Row]:
     elif suffix == ".json":
         yield from _json_records(text, source.file)
     else:
-        for number, record in json_lines(text, source.file):
+        for number, record in json_lines(text.split("\n"), source.file):
             yield Row(source.file, number, record)
 
 

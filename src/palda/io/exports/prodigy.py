@@ -73,7 +73,7 @@ def read_prodigy(
         Documents with their meta data as fields, votes, and no gold labels.
     """
     name = file_name(path)
-    rows = [Row(name, number, record) for number, record in json_lines(read_text(path, encoding), name)]
+    rows = [Row(name, number, record) for number, record in json_lines(read_text(path, encoding).split("\n"), name)]
     if not rows:
         raise DataError("is empty; it needs at least one task", file=name)
     if text != "text" and not any(text in row.cells for row in rows):

@@ -14,7 +14,8 @@ import numpy as np
 from palda.data import validation
 from palda.errors import DataError
 from palda.io.annotations import Annotation, dataset_from_annotations
-from palda.io.files import file_name, read_table
+from palda.io.files import file_name
+from palda.io.table_files import read_table
 
 if TYPE_CHECKING:
     import os

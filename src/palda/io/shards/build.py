@@ -17,7 +17,6 @@ from sklearn.base import clone
 
 from palda.data import Corpus, Dataset, Documents, TextWords, ValueWords, validation, words_from_arrays
 from palda.errors import DataError
-from palda.io.chunks import read_chunks
 from palda.io.files import file_name
 from palda.io.shards.build_journal import Unfinished, stamp
 from palda.io.shards.document_index import DocIndex, digests_of
@@ -26,6 +25,7 @@ from palda.io.shards.format import WORDS, Manifest, read_json, write_json
 from palda.io.shards.vote_sorting import VoteFacts, group_votes, scan_votes, votes_of_shard
 from palda.io.shards.writer import DOCS_PER_SHARD, write_names, write_part, write_words
 from palda.io.sources import ReadOptions, read_dataset, read_gold, read_gold_votes, stream_documents
+from palda.io.table_files import read_chunks
 from palda.io.versions import package_version
 
 if TYPE_CHECKING:

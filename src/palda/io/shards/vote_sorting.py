@@ -14,9 +14,9 @@ import numpy as np
 
 from palda.data import BLANK, SourceLocation, VoteRecords, names_array
 from palda.errors import DataError
-from palda.io.chunks import read_chunks
 from palda.io.files import file_name
 from palda.io.sources import guess_format, read_any_votes
+from palda.io.table_files import read_chunks
 from palda.io.tables import VoteTable, vote_rows, warn_about_blanks
 
 if TYPE_CHECKING:
