@@ -1,8 +1,11 @@
-"""Every snippet and command of the README and the guides runs, page by page; what they name exists."""
+"""Snippets and commands of the README and the guides run, page by page; what pages name exists."""
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import hashlib
+import io
 import json
 import os
 import re
@@ -12,16 +15,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import typer
 
-import palda
-from palda import simulate
+from palda import CrowdPALDA, Votes, simulate
 from palda.cli import app, demo
-from palda.data import Votes
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -30,14 +32,16 @@ PAGES = [
     *sorted(page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts),
 ]
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+N_TEXTS = 52  # a classifier is trained from 50 texts on
+ACCURACIES = np.linspace(0.97, 0.999, 8)  # with accurate annotators training takes few turns
 MAJORITY_GUIDE_WITHIN = 0.02  # other processors and libraries round differently
 
 
 @pytest.fixture
 def user_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files that the pages read."""
-    news = simulate.newsroom(60, seed=3)
-    votes, _ = simulate.crowd(news, "paper", votes_per_doc=3, seed=3)
+    news = simulate.newsroom(N_TEXTS, seed=3)
+    votes, _ = simulate.crowd(news, ACCURACIES, votes_per_doc=3, seed=3)
     texts = pd.DataFrame({"doc": news.doc_ids, "text": news.documents.texts})
     texts.to_csv(tmp_path / "documents.csv", index=False)
     votes.to_frame().to_csv(tmp_path / "votes.csv", index=False)
@@ -75,35 +79,80 @@ def _write_answers(folder: Path, texts: dict[str, str], votes: Votes) -> None:
 
 
 def run_command(line: str) -> None:
-    """Run a line of a shell snippet: ``palda`` alone in this process, anything with a pipe in a shell."""
-    words = shlex.split(line, comments=True)
-    if "|" in words:
-        if shutil.which("jq") is None:
-            line = re.sub(r"\| jq .*", "", line)
-        folder = Path.cwd() / "bin"
-        folder.mkdir(exist_ok=True)
-        command = folder / "palda"
-        command.write_text(f'#!/bin/sh\nexec {sys.executable} -m palda.cli.app "$@"\n')
-        command.chmod(0o755)
-        library = str(Path(palda.__file__).parents[1])
-        environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": library}
-        subprocess.run(["sh", "-c", line], check=True, env=environment)  # noqa: S603, S607 - our own documentation
-        return
-    assert words[0] == "palda", line
-    before, sys.argv = sys.argv, words
-    try:
-        app.main()
-    except SystemExit as ended:
-        assert not ended.code, line
-    finally:
-        sys.argv = before
+    """Run a line of a shell snippet; every ``palda`` of a pipe runs in this process, everything else in a shell."""
+    if shutil.which("jq") is None:
+        line = re.sub(r"\| jq .*", "", line)
+    parts = [part.strip() for part in re.split(r"\|(?=(?:[^']*'[^']*')*[^']*$)", line)]  # no | inside of quotes
+    piped: bytes | None = None
+    for part in parts[:-1]:
+        piped = run_palda(part, piped) if part.startswith("palda ") else run_in_shell(part, piped)
+    if parts[-1].startswith("palda "):
+        sys.stdout.write(run_palda(parts[-1], piped).decode())
+    else:
+        assert len(parts) > 1, f"not a palda command: {line}"
+        run_in_shell(parts[-1], piped)
+
+
+def run_in_shell(command: str, given: bytes | None) -> bytes:
+    done = subprocess.run(["sh", "-c", command], input=given, capture_output=True, check=True)  # noqa: S603, S607
+    return done.stdout
+
+
+def run_palda(command: str, given: bytes | None) -> bytes:
+    """Standard output of a command, given its standard input."""
+    written = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(written):
+        patch.setattr(sys, "argv", shlex.split(command, comments=True))
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given or b"")))
+        try:
+            app.main()
+        except SystemExit as ended:
+            assert not ended.code, command
+    written.flush()
+    assert isinstance(written.buffer, io.BytesIO)
+    return written.buffer.getvalue()
+
+
+FITTED: dict[tuple[str, ...], dict[str, Any]] = {}
+"""State of models that pages have fitted, by data and settings. A fit depends on nothing else, so it is run once."""
+
+
+@pytest.fixture
+def shared_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that fit the same model to the same data in memory share one fit."""
+    fit = CrowdPALDA.fit
+
+    def fit_once(model: CrowdPALDA, X: Any, votes: Any = None, *more: Any, **options: Any) -> CrowdPALDA:
+        counts = getattr(X, "counts", X)
+        shareable = isinstance(votes, Votes) and hasattr(counts, "indptr") and model.engine is None
+        if not shareable or not isinstance(model.label_prior, str) or more or "annotator_prior" in options:
+            return fit(model, X, votes, *more, **options)
+        arrays = [counts.indptr, counts.indices, counts.data, votes.doc, votes.annotator, votes.label, votes.value]
+        names = [*votes.doc_ids, *votes.annotators, *votes.classes]
+        settings = {name: type(value) if name == "checkpoint" else value for name, value in options.items()}
+        key = (
+            type(X).__name__,
+            hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest(),
+            repr((counts.shape, names, model.get_params(), settings)),
+        )
+        if key not in FITTED:
+            fit(model, X, votes, **options)
+            FITTED[key] = dict(vars(model))
+        vars(model).update(FITTED[key])
+        return model
+
+    monkeypatch.setattr(CrowdPALDA, "fit", fit_once)
 
 
 @pytest.mark.guide
 @pytest.mark.filterwarnings("ignore:EM did not converge")
 @pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=lambda p: p.name)
 def test_the_snippets_of_a_page_run_from_top_to_bottom(
-    page: Path, user_files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    page: Path,
+    user_files: Path,
+    shared_fits: None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(demo.main, "__defaults__", (Path("palda-demo"), 45))
     names: dict[str, object] = {"np": np}
