@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 from palda import metrics
-from palda.cli import demo
+from palda.cli.commands.demo import run_demo
 
 MAJORITY, PALDA, LIARS = "#9a9a9a", "#1f5fa8", "#c2452d"
 
@@ -19,13 +19,14 @@ def main() -> None:
     mpl.rcParams.update(
         {"svg.hashsalt": "palda", "font.size": 10, "axes.spines.top": False, "axes.spines.right": False}
     )
-    outcome = demo.run()
-    truth, classes = outcome.news.labels, outcome.news.classes
+    result = run_demo()
+    estimated = result.model.annotator_quality_["quality"].to_numpy()
+    truth, classes = result.news.labels, result.news.classes
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.8), layout="constrained", width_ratios=(1.25, 1))
     place = np.arange(len(classes))
     for shift, name, probs, colour in (
-        (0.2, "majority vote", outcome.majority, MAJORITY),
-        (-0.2, "palda", outcome.consensus, PALDA),
+        (0.2, "majority vote", result.majority, MAJORITY),
+        (-0.2, "palda", result.model.consensus_, PALDA),
     ):
         f1 = metrics.per_class(truth, predictions=(probs > 0.5).astype(int)).f1
         overall = metrics.micro_f1(truth, probs > 0.5)
@@ -33,11 +34,11 @@ def main() -> None:
     left.set(yticks=place, yticklabels=classes, xlim=(0, 1), xlabel="F1 of the labels found, against the hidden truth")
     left.invert_yaxis()
     left.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=2, frameon=False)
-    quality = outcome.annotators.quality
+    quality = result.annotators.quality
     lies = quality < 0.5
     right.plot([0, 1], [0, 1], color="#cccccc", zorder=0)
-    right.scatter(quality[~lies], outcome.quality[~lies], s=26, color=PALDA, label="honest")
-    right.scatter(quality[lies], outcome.quality[lies], s=30, color=LIARS, marker="^", label="adversarial")
+    right.scatter(quality[~lies], estimated[~lies], s=26, color=PALDA, label="honest")
+    right.scatter(quality[lies], estimated[lies], s=30, color=LIARS, marker="^", label="adversarial")
     right.set(xlabel="true quality of an annotator", ylabel="quality found", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
     right.set_aspect("equal")
     right.legend(loc="upper left", frameon=False)

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from playwright.sync_api import sync_playwright
 
-from palda.cli import demo
+from palda.cli.commands.demo import demo
 
 WIDTH, HEIGHT = 1200, 1160
 
@@ -18,7 +18,7 @@ def main() -> None:
     """Run the demo in a folder that goes away, and photograph what it wrote."""
     chromium = os.environ.get("PALDA_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     with TemporaryDirectory() as folder, sync_playwright() as running:
-        demo.main(Path(folder), quiet=True)
+        demo(Path(folder), quiet=True)
         arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
         browser = running.chromium.launch(executable_path=chromium, args=arguments)
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})

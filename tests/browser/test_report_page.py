@@ -1,4 +1,4 @@
-"""The report in a real browser: opened from a file, worked with by mouse and by keyboard, and audited."""
+"""The report in a browser: mouse, keyboard, security and accessibility."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small newsroom with adversaries."""
+    """Report on a small newsroom with adversarial annotators."""
     news = simulate.newsroom(90, seed=1, doc_length=40)
     votes, _ = simulate.crowd(news, QUALITIES, votes_per_doc=5, seed=1)
     model = CrowdPALDA(5, label_prior="words", max_iter=4, tol=1.0, random_state=0, n_jobs=1).fit(news.corpus, votes)
@@ -52,7 +52,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def injected(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every name and text holds markup that would run if it were taken for markup."""
+    """Report in which every name and text contains markup."""
     rng = np.random.default_rng(0)
     named = {
         kind: [f"{INJECTED}{kind}{n}" for n in range(size)] for kind, size in zip("dakw", (12, 3, 2, 6), strict=True)
@@ -68,7 +68,7 @@ def injected(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Watched:
-    """A page, and everything that a self-contained page should not do."""
+    """A page with its console messages, errors and network requests."""
 
     def __init__(self, browser: Any, path: Path, **options: Any) -> None:
         self.context = browser.new_context(viewport=DESK, **options)
@@ -107,7 +107,7 @@ def sort_by(page: Any, table: str, key: str) -> list[str]:
     return column(page, table, key)
 
 
-def test_all_parts_are_drawn_from_the_data_in_the_page(page: Any) -> None:
+def test_all_charts_and_lists_are_drawn(page: Any) -> None:
     for part in ("certainty", "agreement", "correlation", "calibration", "bound"):
         assert page.locator(f"#{part} svg").count() == 1
     assert page.locator("#agreement rect").count() == N_ANNOTATORS**2
@@ -115,7 +115,7 @@ def test_all_parts_are_drawn_from_the_data_in_the_page(page: Any) -> None:
     assert page.locator("#topic-view li").count() > 10
 
 
-def test_tables_are_sorted_by_their_headings(page: Any) -> None:
+def test_tables_are_sorted_by_clicking_a_heading(page: Any) -> None:
     votes = [int(n) for n in sort_by(page, "annotator-table", "votes")]
     assert votes == sorted(votes, reverse=True)
     heading = page.locator("#annotator-table th:has(button[data-key=votes])")
@@ -149,45 +149,45 @@ def test_the_topics_of_another_class_are_shown(page: Any) -> None:
     assert f"{chosen} absent" in after
 
 
-def test_documents_are_searched_ordered_and_opened(page: Any) -> None:
+def test_documents_are_searched_sorted_and_opened(page: Any) -> None:
     items = page.locator("#document-list > li")
     page.locator("#document-more").click()
     assert items.count() == 40
     page.get_by_label("Search").fill("NEWS-0017")
     assert items.count() == 1
     items.first.locator("summary").click()
-    opened = items.first.inner_text()
-    for part in ("Present, say:", "Words for it:", "Words against it:", "Everything else:"):
+    opened = items.first.locator(".inside").inner_text()
+    for part in ("Votes for present:", "Words for the label:", "Words against the label:", "All other evidence:"):
         assert part in opened
     page.get_by_label("Search").fill("no such word anywhere")
     assert items.count() == 0
     assert page.locator("#document-count").inner_text() == "0 of 90 documents"
     page.get_by_label("Search").fill("")
-    page.get_by_label("Order").select_option("doubt")
-    doubts = [
-        float(text.split(" labels")[0].split("· ")[1]) for text in page.locator("summary .facts").all_inner_texts()
+    page.get_by_label("Order").select_option("expected_errors")
+    errors = [
+        float(text.split(" expected")[0].split("· ")[1]) for text in page.locator("summary .facts").all_inner_texts()
     ]
-    assert doubts == sorted(doubts, reverse=True)
-    page.get_by_label("Class in doubt").select_option(index=1)
+    assert errors == sorted(errors, reverse=True)
+    page.get_by_label("Uncertain class").select_option(index=1)
     assert 0 < int(page.locator("#document-count").inner_text().split()[0]) < 90
 
 
-def test_charts_tell_their_values_to_mouse_and_keyboard(page: Any) -> None:
+def test_charts_show_values_to_mouse_and_keyboard(page: Any) -> None:
     tip = page.locator("#tip")
     page.locator("#bound circle").first.hover()
-    assert tip.inner_text().startswith("round 1:")
+    assert tip.inner_text().startswith("iteration 1:")
     page.locator("#agreement svg").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    assert "kappa" in tip.inner_text() or "not known" in tip.inner_text()
-    assert page.locator("#say").inner_text() != ""
+    assert "kappa" in tip.inner_text() or "unknown" in tip.inner_text()
+    assert page.locator("#announcement").inner_text() != ""
     page.keyboard.press("Escape")
     assert tip.is_hidden()
     page.locator("#calibration-class").select_option(index=1)
     assert page.locator("#calibration circle").count() > 0
 
 
-def test_everything_that_can_be_worked_is_reached_by_the_tab_key(page: Any) -> None:
+def test_every_control_is_reached_by_the_tab_key(page: Any) -> None:
     wanted = set(
         page.evaluate(
             "() => [...document.querySelectorAll('button, input, select, summary, nav a')]"
@@ -221,7 +221,7 @@ def test_markup_in_names_and_texts_never_runs(browser: Any, injected: Path) -> N
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-def test_an_audit_of_accessibility_finds_no_serious_fault(
+def test_the_accessibility_audit_finds_no_serious_fault(
     browser: Any, report: Path, colours: str, size: dict[str, int]
 ) -> None:
     audit = pytest.importorskip(
@@ -237,7 +237,7 @@ def test_an_audit_of_accessibility_finds_no_serious_fault(
 
 
 @pytest.mark.parametrize("path", ["report", "injected"])
-def test_a_phone_shows_the_whole_width(browser: Any, path: str, request: pytest.FixtureRequest) -> None:
+def test_the_page_fits_the_width_of_a_phone(browser: Any, path: str, request: pytest.FixtureRequest) -> None:
     watched = Watched(browser, request.getfixturevalue(path))
     watched.page.set_viewport_size(PHONE)
     watched.page.locator("#document-list summary").first.click()
@@ -245,7 +245,7 @@ def test_a_phone_shows_the_whole_width(browser: Any, path: str, request: pytest.
     watched.context.close()
 
 
-def test_dark_is_dark_and_light_is_light(browser: Any, report: Path) -> None:
+def test_the_page_follows_the_colour_scheme(browser: Any, report: Path) -> None:
     brightness = {}
     for colours in ("light", "dark"):
         watched = Watched(browser, report, color_scheme=colours)

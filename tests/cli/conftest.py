@@ -1,4 +1,4 @@
-"""The command line in this process, and a small world of files for it."""
+"""Runs the command line in this process, on files of a small simulated newsroom."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import NamedTuple
 
 import pytest
 
-from palda.cli import app
+from palda.cli import main
 
 
-class Ended(NamedTuple):
-    """How a command ended, and what it wrote."""
+class CommandResult(NamedTuple):
+    """Exit code and output of a command."""
 
     code: int
     out: str
     err: str
 
     @property
-    def complaint(self) -> str:
-        """The one line that an error of the user is."""
+    def error_line(self) -> str:
+        """The single line of an error message."""
         assert self.code == 1
         assert self.out == ""
         (line,) = self.err.splitlines()
@@ -29,7 +29,7 @@ class Ended(NamedTuple):
         return line
 
 
-Palda = Callable[..., Ended]
+Palda = Callable[..., CommandResult]
 
 
 class World(NamedTuple):
@@ -47,7 +47,7 @@ def run_main(*arguments: object) -> int:
     before, sys.argv = sys.argv, ["palda", *map(str, arguments)]
     try:
         with pytest.raises(SystemExit) as stopped:
-            app.main()
+            main()
     finally:
         sys.argv = before
     code = stopped.value.code
@@ -56,18 +56,18 @@ def run_main(*arguments: object) -> int:
 
 @pytest.fixture
 def palda(capsys: pytest.CaptureFixture[str]) -> Palda:
-    """``palda`` with some arguments."""
+    """Runs ``palda`` with the given arguments."""
 
-    def run(*arguments: object) -> Ended:
+    def run(*arguments: object) -> CommandResult:
         capsys.readouterr()
-        return Ended(run_main(*arguments), *capsys.readouterr())
+        return CommandResult(run_main(*arguments), *capsys.readouterr())
 
     return run
 
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """Sixty documents, five votes each, and a quickly fitted model."""
+    """Files with sixty documents, five annotators each, and a fitted model."""
     folder = tmp_path_factory.mktemp("world")
     assert run_main("simulate", folder, "--documents", 60, "--crowd", "adversarial", "--seed", 5, "--quiet") == 0
     files = World(folder, *(folder / name for name in ("documents.csv", "votes.csv", "truth.csv", "model.palda")))

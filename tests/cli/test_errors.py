@@ -1,4 +1,4 @@
-"""What users get wrong, for every command: each ends with one line on standard error, and leaves no file behind."""
+"""Errors of users, for every command: one line on standard error, and no file is left behind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEADER = "doc,annotator,label,value\n"
 
 
 def arguments(command: str, world: World, model: Path | None = None, votes: Path | None = None) -> list[object]:
-    """A call that works, but for the files given."""
+    """Arguments of a valid call, apart from the given files."""
     model, votes = model or world.model, votes or world.votes
     return {
         "fit": [world.documents, votes, "--topics", 2, "--label-prior", "base_rate", "--jobs", 1, "--quiet"],
@@ -37,7 +37,7 @@ def arguments(command: str, world: World, model: Path | None = None, votes: Path
 
 
 @pytest.mark.parametrize("command", READ_A_MODEL)
-def test_a_model_that_is_not_there_not_one_or_from_a_later_version(
+def test_missing_invalid_and_newer_model_files_are_refused(
     palda: Palda, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -51,7 +51,7 @@ def test_a_model_that_is_not_there_not_one_or_from_a_later_version(
         (tmp_path, "cannot be read"),
         (later, "upgrade with: pip install"),
     ):
-        assert message in palda(command, *arguments(command, world, model=model)).complaint
+        assert message in palda(command, *arguments(command, world, model=model)).error_line
     assert [path.name for path in tmp_path.iterdir()] == ["later.palda"]
 
 
@@ -67,7 +67,7 @@ def test_a_model_that_is_not_there_not_one_or_from_a_later_version(
         ("name,annotator,label,value\nnews-0001,annotator-01,arts,1\n", "no column for the doc"),
     ],
 )
-def test_votes_that_are_missing_empty_or_have_other_columns(
+def test_votes_that_are_missing_empty_or_lack_a_column_are_refused(
     palda: Palda,
     world: World,
     tmp_path: Path,
@@ -80,35 +80,39 @@ def test_votes_that_are_missing_empty_or_have_other_columns(
     votes = tmp_path / "some.csv"
     if content is not None:
         votes.write_text(content)
-    line = palda(command, *arguments(command, world, votes=votes)).complaint
+    line = palda(command, *arguments(command, world, votes=votes)).error_line
     assert "some.csv" in line
     assert message in line
     assert {path.name for path in tmp_path.iterdir()} <= {"some.csv"}
 
 
 @pytest.mark.parametrize("command", WRITE_A_FILE)
-def test_a_place_that_cannot_be_written_to(palda: Palda, world: World, tmp_path: Path, command: str) -> None:
+def test_an_output_file_that_cannot_be_written_is_refused(
+    palda: Palda, world: World, tmp_path: Path, command: str
+) -> None:
     (tmp_path / "file").write_text("mine")
     (tmp_path / "there.csv").write_text("mine")
     call = [command, *arguments(command, world), "-o"]
-    assert "there is no folder" in palda(*call, tmp_path / "none" / "out.csv").complaint
-    assert "there is no folder" in palda(*call, tmp_path / "file" / "out.csv").complaint
-    assert "--force" in palda(*call, tmp_path / "there.csv").complaint
+    assert "there is no folder" in palda(*call, tmp_path / "none" / "out.csv").error_line
+    assert "there is no folder" in palda(*call, tmp_path / "file" / "out.csv").error_line
+    assert "--force" in palda(*call, tmp_path / "there.csv").error_line
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"file": "mine", "there.csv": "mine"}
 
 
 @pytest.mark.parametrize("command", ["fit", "aggregate"])
-def test_a_second_file_that_cannot_be_written_to(palda: Palda, world: World, tmp_path: Path, command: str) -> None:
+def test_a_second_output_file_that_cannot_be_written_is_refused(
+    palda: Palda, world: World, tmp_path: Path, command: str
+) -> None:
     option = {"fit": "--report", "aggregate": "--annotators-output"}[command]
     call = [command, *arguments(command, world), "-o", tmp_path / "out.csv", option, tmp_path / "none" / "second.csv"]
-    assert "there is no folder" in palda(*call).complaint
+    assert "there is no folder" in palda(*call).error_line
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("command", ["simulate", "demo"])
-def test_a_folder_that_cannot_be_made(palda: Palda, tmp_path: Path, command: str) -> None:
+def test_a_folder_that_cannot_be_created_is_refused(palda: Palda, tmp_path: Path, command: str) -> None:
     (tmp_path / "file").write_text("")
-    assert "cannot be made" in palda(command, tmp_path / "file" / "folder").complaint
+    assert "cannot be created" in palda(command, tmp_path / "file" / "folder").error_line
 
 
 @pytest.mark.parametrize("command", PRINT)
@@ -120,24 +124,24 @@ def test_a_closed_pipe_ends_the_command_quietly(
     os.close(reader)
     with os.fdopen(writer, "w") as stream, monkeypatch.context() as patched:
         patched.setattr(sys, "stdout", stream)
-        ended = palda(*call)
-    assert (ended.code, ended.err) == (0, "")
+        result = palda(*call)
+    assert (result.code, result.err) == (0, "")
 
 
 def test_a_process_with_a_closed_pipe_exits_quietly(world: World) -> None:
     """Python itself flushes once more at exit."""
     script = 'set -o pipefail; "$@" | true'
     command_line = ["bash", "-c", script, "palda", sys.executable, "-m", "palda", "annotators", str(world.model)]
-    ended = subprocess.run(command_line, capture_output=True, text=True, check=False)  # noqa: S603
-    assert (ended.returncode, ended.stderr) == (0, "")
+    result = subprocess.run(command_line, capture_output=True, text=True, check=False)  # noqa: S603
+    assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_votes_in_place_of_documents(palda: Palda, world: World, tmp_path: Path) -> None:
-    line = palda("fit", world.votes, world.documents, "-o", tmp_path / "m").complaint
+def test_votes_given_as_documents_are_refused(palda: Palda, world: World, tmp_path: Path) -> None:
+    line = palda("fit", world.votes, world.documents, "-o", tmp_path / "m").error_line
     assert "give the documents first, then the votes" in line
 
 
-def test_a_language_that_is_not_known(palda: Palda, world: World, tmp_path: Path) -> None:
-    ended = palda("fit", world.documents, world.votes, "-o", tmp_path / "m", "--language", "klingon", "--quiet")
-    assert "--language klingon is not one of" in ended.complaint
-    assert "--language none takes words as they are" in ended.complaint
+def test_an_unknown_language_is_refused(palda: Palda, world: World, tmp_path: Path) -> None:
+    result = palda("fit", world.documents, world.votes, "-o", tmp_path / "m", "--language", "klingon", "--quiet")
+    assert "--language klingon is not one of" in result.error_line
+    assert "--language none takes words as they are" in result.error_line

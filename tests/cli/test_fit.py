@@ -17,57 +17,82 @@ if TYPE_CHECKING:
 QUICK = ("--topics", 2, "--label-prior", "base_rate", "--jobs", 1)
 
 
-def test_the_summary_tells_of_crowd_consensus_and_fit_and_what_to_do_next(
-    palda: Palda, world: World, tmp_path: Path
-) -> None:
-    ended = palda("fit", world.documents, world.votes, "-o", tmp_path / "m.palda", *QUICK)
-    assert ended.code == 0
-    lines = ended.out.splitlines()
-    starts = ("documents", "votes", "classes", "agreement", "annotators", "consensus", "fit", "written", "next:")
+def test_the_summary_shows_votes_consensus_fit_and_next_steps(palda: Palda, world: World, tmp_path: Path) -> None:
+    result = palda("fit", world.documents, world.votes, "-o", tmp_path / "m.palda", *QUICK)
+    assert result.code == 0
+    lines = result.out.splitlines()
+    starts = ("documents", "votes", "classes", "agreement", "annotators", "consensus", "fit", "written", "next steps:")
     assert all(any(line.startswith(start) for line in lines) for start in starts)
-    assert "60, 60 of them with votes" in ended.out
-    assert "3,000 by 50 annotators" in ended.out
-    assert "annotator-01" in next(line for line in lines if line.startswith("  adversarial"))  # who lies is named
-    assert f"palda report {tmp_path / 'm.palda'}" in ended.out
-    assert "palda: iteration   1" in ended.err
+    assert "60, 60 of them with votes" in result.out
+    assert "3,000 by 50 annotators" in result.out
+    assert "annotator-01" in next(line for line in lines if line.startswith("  adversarial"))
+    assert f"palda report {tmp_path / 'm.palda'}" in result.out
+    assert "palda: iteration   1" in result.err
     assert [path.name for path in tmp_path.iterdir()] == ["m.palda"]
 
 
-def test_one_command_goes_from_files_to_the_report(palda: Palda, world: World, tmp_path: Path) -> None:
+def test_fit_writes_the_same_report_as_the_report_command(palda: Palda, world: World, tmp_path: Path) -> None:
     model, page = tmp_path / "news.palda", tmp_path / "news.html"
-    ended = palda("fit", world.documents, world.votes, "-o", model, "--report", page, *QUICK, "--quiet")
-    assert ended.code == 0
-    assert f"open {page} in a browser" in ended.out
-    assert "palda report" not in ended.out
+    result = palda("fit", world.documents, world.votes, "-o", model, "--report", page, *QUICK, "--quiet")
+    assert result.code == 0
+    assert f"open {page} in a browser" in result.out
+    assert "palda report" not in result.out
     assert "palda report: news" in page.read_text()
     assert palda("report", model, "-o", tmp_path / "again.html").code == 0
     assert (tmp_path / "again.html").read_text() == page.read_text()
 
 
-def test_labels_that_come_with_documents_are_told_of_and_can_be_left_out(palda: Palda, tmp_path: Path) -> None:
+def test_the_report_of_fit_uses_the_fitted_model_and_its_counts(
+    palda: Palda, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the model file is loaded nor are the texts tokenised a second time."""
+
+    def fail(*given: object, **options: object) -> None:
+        raise AssertionError("called")
+
+    monkeypatch.setattr("palda.estimators.load", fail)
+    monkeypatch.setattr(library.TextWords, "transform", fail)
+    page = tmp_path / "r.html"
+    arguments = ("fit", world.documents, world.votes, "-o", tmp_path / "m", "--report", page, *QUICK, "--quiet")
+    assert palda(*arguments).code == 0
+    assert "Word evidence is not shown" not in page.read_text()
+
+
+@pytest.mark.parametrize("label_prior", ["stacked", "base_rate"])
+def test_fit_without_texts_writes_the_same_report_as_the_report_command(
+    palda: Palda, world: World, tmp_path: Path, label_prior: str
+) -> None:
+    model, page, again = tmp_path / "m.palda", tmp_path / "m.html", tmp_path / "again.html"
+    options = ("--topics", 2, "--max-iter", 3, "--label-prior", label_prior, "--jobs", 1, "--no-texts", "--quiet")
+    assert palda("fit", world.documents, world.votes, "-o", model, "--report", page, *options).code == 0
+    assert palda("report", model, "-o", again).code == 0
+    assert again.read_text() == page.read_text()
+
+
+def test_gold_columns_are_used_unless_no_gold_is_passed(palda: Palda, tmp_path: Path) -> None:
     documents, votes = tmp_path / "documents.csv", tmp_path / "votes.csv"
     documents.write_text("doc,text,gold_trade\n" + "".join(f"d{k},ships and wheat,0\n" for k in range(4)))
     votes.write_text("doc,annotator,label,value\n" + "".join(f"d{k},ann,trade,1\n" for k in range(4)))
     call = ("fit", documents, votes, "-o", tmp_path / "m", *QUICK, "--quiet", "--force")
-    told = palda(*call).out
-    assert "known         4 of 4 labels (gold), believed as they are" in told
-    assert "not known: no document was judged by two people" in told
+    out = palda(*call).out
+    assert "gold          4 of 4 labels are known" in out
+    assert "unknown: no document has votes of two annotators" in out
     assert json.loads(palda(*call, "--json").out)["agreement"] is None
     assert palda("consensus", tmp_path / "m").out.count("(none)") == 4
     assert json.loads(palda(*call, "--no-gold", "--json").out)["n_gold"] == 0
     assert palda("consensus", tmp_path / "m").out.count("trade") == 4
 
 
-def test_quiet_says_nothing_but_results_and_json_is_for_machines(palda: Palda, world: World, tmp_path: Path) -> None:
-    ended = palda("fit", world.documents, world.votes, "-o", tmp_path / "m.palda", *QUICK, "--quiet", "--json")
-    assert ended.err == ""
-    found = json.loads(ended.out)
+def test_quiet_writes_no_messages_and_json_prints_the_summary(palda: Palda, world: World, tmp_path: Path) -> None:
+    result = palda("fit", world.documents, world.votes, "-o", tmp_path / "m.palda", *QUICK, "--quiet", "--json")
+    assert result.err == ""
+    found = json.loads(result.out)
     assert (found["n_docs"], found["n_votes"], len(found["classes"])) == (60, 3000, 10)
     assert sum(found["verdicts"].values()) == 50
     assert set(found["suspicious"]["adversarial"]) <= {f"annotator-{number:02d}" for number in range(1, 11)}
 
 
-def test_the_model_file_keeps_what_is_needed_to_go_on(world: World) -> None:
+def test_the_model_file_stores_transformer_texts_and_votes(world: World) -> None:
     model = library.load(world.model)
     assert isinstance(model, CrowdPALDA)
     assert model.words_ is not None
@@ -78,9 +103,9 @@ def test_the_model_file_keeps_what_is_needed_to_go_on(world: World) -> None:
     assert "elect" in model.vocabulary_.tolist()
 
 
-def test_texts_can_be_left_out(palda: Palda, world: World, tmp_path: Path) -> None:
-    ended = palda("fit", world.documents, world.votes, "-o", tmp_path / "m.palda", *QUICK, "--no-texts", "--quiet")
-    assert ended.code == 0
+def test_no_texts_keeps_the_texts_out_of_the_model_file(palda: Palda, world: World, tmp_path: Path) -> None:
+    result = palda("fit", world.documents, world.votes, "-o", tmp_path / "m.palda", *QUICK, "--no-texts", "--quiet")
+    assert result.code == 0
     model = library.load(tmp_path / "m.palda")
     assert model.texts_ is None
     assert model.votes_ is not None
@@ -96,17 +121,17 @@ def test_the_same_seed_gives_the_same_model(palda: Palda, world: World, tmp_path
     np.testing.assert_array_equal(one.consensus_, two.consensus_)
 
 
-def test_one_table_may_hold_documents_and_votes(palda: Palda, tmp_path: Path) -> None:
+def test_one_table_can_hold_documents_and_votes(palda: Palda, tmp_path: Path) -> None:
     rows = [f"d{k},{'ships and wheat' if k % 2 else 'banks and money'},{who},{'trade' if k % 2 else 'finance;law'}\n"
             for k in range(6) for who in ("ann", "bob")]  # fmt: skip
     (tmp_path / "all.csv").write_text("doc,text,annotator,labels\n" + "".join(rows))
-    ended = palda("fit", tmp_path / "all.csv", "-o", tmp_path / "m", *QUICK, "--min-count", 1, "--json", "--quiet")
-    assert ended.code == 0
-    assert json.loads(ended.out)["classes"] == ["finance", "law", "trade"]
-    assert json.loads(ended.out)["n_votes"] == 36
+    result = palda("fit", tmp_path / "all.csv", "-o", tmp_path / "m", *QUICK, "--min-count", 1, "--json", "--quiet")
+    assert result.code == 0
+    assert json.loads(result.out)["classes"] == ["finance", "law", "trade"]
+    assert json.loads(result.out)["n_votes"] == 36
 
 
-def test_an_export_is_recognised(palda: Palda, tmp_path: Path) -> None:
+def test_an_export_is_recognised_by_its_content(palda: Palda, tmp_path: Path) -> None:
     tasks = [
         {
             "id": number,
@@ -122,29 +147,29 @@ def test_an_export_is_recognised(palda: Palda, tmp_path: Path) -> None:
         for number in range(6)
     ]
     (tmp_path / "export.json").write_text(json.dumps(tasks))
-    ended = palda("fit", tmp_path / "export.json", "-o", tmp_path / "m", *QUICK, "--min-count", 1, "--json", "--quiet")
-    assert ended.code == 0
-    assert json.loads(ended.out)["classes"] == ["c0", "c1"]
+    result = palda("fit", tmp_path / "export.json", "-o", tmp_path / "m", *QUICK, "--min-count", 1, "--json", "--quiet")
+    assert result.code == 0
+    assert json.loads(result.out)["classes"] == ["c0", "c1"]
     wrong = palda("fit", tmp_path / "export.json", "-o", tmp_path / "n", "--layout", "long")
-    assert "layout does not apply to exports of labelstudio" in wrong.complaint
+    assert "layout does not apply to exports of labelstudio" in wrong.error_line
 
 
-def test_numbers_are_documents_too(palda: Palda, tmp_path: Path) -> None:
+def test_documents_can_be_numbers(palda: Palda, tmp_path: Path) -> None:
     rows = [f"d{k},{k / 7},{(k * 3) % 5}\n" for k in range(12)]
     (tmp_path / "values.csv").write_text("doc,width,height\n" + "".join(rows))
     votes = [f"d{k},{who},wide,{int(k > 5)}\n" for k in range(12) for who in ("ann", "bob")]
     (tmp_path / "votes.csv").write_text("doc,annotator,label,value\n" + "".join(votes))
-    ended = palda("fit", tmp_path / "values.csv", tmp_path / "votes.csv", "-o", tmp_path / "m", *QUICK, "--quiet")
-    assert ended.code == 0
+    result = palda("fit", tmp_path / "values.csv", tmp_path / "votes.csv", "-o", tmp_path / "m", *QUICK, "--quiet")
+    assert result.code == 0
     assert palda("predict", tmp_path / "m", tmp_path / "values.csv").out.count("\n") == 12
     (tmp_path / "texts.csv").write_text("doc,text\nd1,some words\n")
-    assert "reads numbers" in palda("predict", tmp_path / "m", tmp_path / "texts.csv").complaint
+    assert "needs numbers" in palda("predict", tmp_path / "m", tmp_path / "texts.csv").error_line
 
 
-def test_known_labels_are_believed(palda: Palda, world: World, tmp_path: Path) -> None:
+def test_gold_labels_become_the_consensus(palda: Palda, world: World, tmp_path: Path) -> None:
     target = tmp_path / "m"
-    ended = palda("fit", world.documents, world.votes, "-o", target, "--gold", world.truth, *QUICK, "--quiet")
-    assert ended.code == 0
+    result = palda("fit", world.documents, world.votes, "-o", target, "--gold", world.truth, *QUICK, "--quiet")
+    assert result.code == 0
     scores = json.loads(palda("evaluate", target, world.truth, "--json").out)
     assert scores[0]["micro_f1"] == 1.0
 
@@ -154,8 +179,8 @@ def test_votes_are_read_from_standard_input(
 ) -> None:
     with world.votes.open() as votes:
         monkeypatch.setattr(sys, "stdin", votes)
-        ended = palda("fit", world.documents, "-", *QUICK, "-o", tmp_path / "m", "--json")
-    assert json.loads(ended.out)["n_votes"] == 3000
+        result = palda("fit", world.documents, "-", *QUICK, "-o", tmp_path / "m", "--json")
+    assert json.loads(result.out)["n_votes"] == 3000
 
 
 @pytest.mark.parametrize(
@@ -172,34 +197,34 @@ def test_votes_are_read_from_standard_input(
         ("votes.jsonl", "{", "is not JSON"),
     ],
 )
-def test_what_is_wrong_with_votes_is_one_line(
+def test_an_invalid_vote_file_is_reported_in_one_line(
     palda: Palda, world: World, tmp_path: Path, name: str, votes: str, message: str
 ) -> None:
     (tmp_path / name).write_bytes(votes.encode("latin-1"))
-    line = palda("fit", world.documents, tmp_path / name, "-o", tmp_path / "m", "--quiet").complaint
+    line = palda("fit", world.documents, tmp_path / name, "-o", tmp_path / "m", "--quiet").error_line
     assert name in line
     assert message in line
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_files_that_are_missing_or_alone_are_one_line(palda: Palda, world: World, tmp_path: Path) -> None:
+def test_missing_files_are_reported_in_one_line(palda: Palda, world: World, tmp_path: Path) -> None:
     target = ("-o", tmp_path / "m")
-    assert "no such file" in palda("fit", "nowhere.csv", world.votes, *target).complaint
-    assert "no such file" in palda("fit", world.documents, "nowhere.csv", *target).complaint
-    assert "give the file with the votes" in palda("fit", world.documents, *target).complaint
-    assert "give the documents as well" in palda("fit", world.votes, *target).complaint
-    assert "only one of the files" in palda("fit", "-", "-", *target).complaint
+    assert "no such file" in palda("fit", "nowhere.csv", world.votes, *target).error_line
+    assert "no such file" in palda("fit", world.documents, "nowhere.csv", *target).error_line
+    assert "give the file with the votes" in palda("fit", world.documents, *target).error_line
+    assert "give the documents as well" in palda("fit", world.votes, *target).error_line
+    assert "only one of the files" in palda("fit", "-", "-", *target).error_line
 
 
-def test_nothing_is_overwritten_unless_forced(palda: Palda, world: World, tmp_path: Path) -> None:
+def test_existing_files_are_overwritten_only_with_force(palda: Palda, world: World, tmp_path: Path) -> None:
     target = tmp_path / "m.palda"
     target.write_text("precious")
     arguments = ("fit", world.documents, world.votes, "-o", target, *QUICK, "--quiet")
-    assert "pass --force" in palda(*arguments).complaint
+    assert "pass --force" in palda(*arguments).error_line
     assert target.read_text() == "precious"
     assert palda(*arguments, "--force").code == 0
-    assert "there is no folder" in palda("fit", world.documents, "-o", tmp_path / "none" / "m").complaint
-    assert "is a folder" in palda("fit", world.documents, "-o", tmp_path).complaint
+    assert "there is no folder" in palda("fit", world.documents, "-o", tmp_path / "none" / "m").error_line
+    assert "is a folder" in palda("fit", world.documents, "-o", tmp_path).error_line
 
 
 @pytest.mark.parametrize(
@@ -215,28 +240,28 @@ def test_nothing_is_overwritten_unless_forced(palda: Palda, world: World, tmp_pa
         ["fit", "documents.csv", "--no-such-option"],
     ],
 )
-def test_a_wrong_call_ends_with_2(
+def test_a_wrong_call_exits_with_2(
     palda: Palda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    ended = palda(*arguments)
-    assert ended.code == 2
-    assert ended.out == ""
-    assert "Error" in ended.err
+    result = palda(*arguments)
+    assert result.code == 2
+    assert result.out == ""
+    assert "Error" in result.err
 
 
 # aggregate
 
 
-def test_votes_alone_give_labels_and_annotators(palda: Palda, world: World, tmp_path: Path) -> None:
+def test_aggregate_finds_labels_and_annotators_from_votes(palda: Palda, world: World, tmp_path: Path) -> None:
     people = tmp_path / "people.csv"
-    ended = palda("aggregate", world.votes, "--json", "--jobs", 1, "--annotators-output", people)
-    assert ended.code == 0
-    records = json.loads(ended.out)
+    result = palda("aggregate", world.votes, "--json", "--jobs", 1, "--annotators-output", people)
+    assert result.code == 0
+    records = json.loads(result.out)
     assert [record["doc"] for record in records][:2] == ["news-0001", "news-0002"]
     assert all((record["probabilities"][name] >= 0.5) == (name in record["labels"])
                for record in records for name in record["probabilities"])  # fmt: skip
-    assert "palda: agreement" in ended.err
+    assert "palda: agreement" in result.err
     header, *rows = people.read_text().splitlines()
     assert header.startswith("annotator,quality,low,high,")
     assert len(rows) == 50
@@ -244,9 +269,11 @@ def test_votes_alone_give_labels_and_annotators(palda: Palda, world: World, tmp_
     np.testing.assert_array_equal([list(record["probabilities"].values()) for record in records], found.consensus)
 
 
-def test_wrong_columns_and_missing_votes_are_one_line_for_aggregate(palda: Palda, world: World, tmp_path: Path) -> None:
-    assert "no column for the annotator" in palda("aggregate", world.truth).complaint
-    assert "no such file" in palda("aggregate", tmp_path / "none.csv").complaint
+def test_aggregate_reports_wrong_columns_and_missing_files_in_one_line(
+    palda: Palda, world: World, tmp_path: Path
+) -> None:
+    assert "no column for the annotator" in palda("aggregate", world.truth).error_line
+    assert "no such file" in palda("aggregate", tmp_path / "none.csv").error_line
     (tmp_path / "out.csv").write_text("")
-    assert "--force" in palda("aggregate", world.votes, "-o", tmp_path / "out.csv").complaint
+    assert "--force" in palda("aggregate", world.votes, "-o", tmp_path / "out.csv").error_line
     assert palda("aggregate", world.votes, "--json", "--csv").code == 2

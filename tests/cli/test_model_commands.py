@@ -44,10 +44,10 @@ def rows_of(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
-# what is in the model
+# contents of the model
 
 
-def test_consensus_is_that_of_the_model(palda: Palda, world: World, crowd: CrowdPALDA) -> None:
+def test_consensus_prints_the_consensus_of_the_model(palda: Palda, world: World, crowd: CrowdPALDA) -> None:
     records = json.loads(palda("consensus", world.model, "--json").out)
     np.testing.assert_array_equal([list(record["probabilities"].values()) for record in records], crowd.consensus_)
     assert [record["doc"] for record in records] == crowd.doc_ids_.tolist()
@@ -60,18 +60,20 @@ def test_consensus_is_that_of_the_model(palda: Palda, world: World, crowd: Crowd
 
 
 def test_consensus_of_new_documents_needs_their_votes(palda: Palda, world: World, crowd: CrowdPALDA) -> None:
-    ended = palda("consensus", world.model, world.documents, world.votes, "--json", "--jobs", 1)
-    probs = [list(record["probabilities"].values()) for record in json.loads(ended.out)]
+    result = palda("consensus", world.model, world.documents, world.votes, "--json", "--jobs", 1)
+    probs = [list(record["probabilities"].values()) for record in json.loads(result.out)]
     documents = library.read_documents(world.documents)
     assert crowd.words_ is not None
     expected = crowd.consensus(
         crowd.words_.transform(documents), library.read_votes(world.votes, documents), documents.doc_ids
     )
     np.testing.assert_allclose(probs, expected)
-    assert "give the file with the votes" in palda("consensus", world.model, world.documents).complaint
+    assert "give the file with the votes" in palda("consensus", world.model, world.documents).error_line
 
 
-def test_annotators_come_best_first_with_their_verdicts(palda: Palda, world: World, crowd: CrowdPALDA) -> None:
+def test_annotators_are_listed_by_descending_quality_with_verdicts(
+    palda: Palda, world: World, crowd: CrowdPALDA
+) -> None:
     rows = json.loads(palda("annotators", world.model, "--json").out)
     quality = [row["quality"] for row in rows]
     assert quality == sorted(quality, reverse=True)
@@ -84,7 +86,7 @@ def test_annotators_come_best_first_with_their_verdicts(palda: Palda, world: Wor
     assert len(by_class) == 50 * 10
 
 
-def test_topics_show_words_not_numbers(palda: Palda, world: World, crowd: CrowdPALDA) -> None:
+def test_topics_show_whole_words(palda: Palda, world: World, crowd: CrowdPALDA) -> None:
     rows = json.loads(palda("topics", world.model, "--words", 4, "--json").out)
     assert sorted(row["topic"] for row in rows) == [0, 1, 2]
     assert sum(row["share"] for row in rows) == pytest.approx(1)
@@ -92,10 +94,10 @@ def test_topics_show_words_not_numbers(palda: Palda, world: World, crowd: CrowdP
     assert all(len(row["words"]) == 4 and set(row["words"]) <= set(crowd.words_.spellings_) for row in rows)
     classes = json.loads(palda("topics", world.model, "--by-class", "--json").out)
     assert [row["class"] for row in classes] == crowd.classes_.tolist()
-    assert all(not set(row["presence_brings"]) & set(row["absence_brings"]) for row in classes)
+    assert all(not set(row["words_if_present"]) & set(row["words_if_absent"]) for row in classes)
 
 
-def test_suggestions_are_those_of_the_library(palda: Palda, world: World, crowd: CrowdPALDA) -> None:
+def test_suggestions_equal_those_of_the_library(palda: Palda, world: World, crowd: CrowdPALDA) -> None:
     rows = json.loads(palda("suggest", world.model, "-n", 7, "--json").out)
     pd.testing.assert_frame_equal(pd.DataFrame(rows), pd.DataFrame(crowd.suggest(7).to_dict("records")))
     assert palda("suggest", world.model, "-n", 0).code == 2
@@ -109,41 +111,43 @@ def test_tables_are_plain_when_piped(palda: Palda, world: World, command: str) -
 
 
 @pytest.mark.parametrize("command", MODEL_COMMANDS)
-def test_results_go_to_files_whole_and_not_over_others(
+def test_results_are_written_to_files_and_not_over_existing_ones(
     palda: Palda, world: World, tmp_path: Path, command: str
 ) -> None:
     for suffix in ("csv", "json", "jsonl", "parquet"):
         target = tmp_path / f"out.{suffix}"
-        ended = palda(command, world.model, "-o", target)
-        assert (ended.code, ended.out) == (0, "")
+        result = palda(command, world.model, "-o", target)
+        assert (result.code, result.out) == (0, "")
     rows = json.loads((tmp_path / "out.json").read_text())
     assert len(pd.read_parquet(tmp_path / "out.parquet")) == len(rows)
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == len(rows)
     assert len(rows_of((tmp_path / "out.csv").read_text())) == len(rows)
-    assert "--force" in palda(command, world.model, "-o", tmp_path / "out.csv").complaint
+    assert "--force" in palda(command, world.model, "-o", tmp_path / "out.csv").error_line
     assert palda(command, world.model, "-o", tmp_path / "out.csv", "--force").code == 0
-    assert "choose such a name" in palda(command, world.model, "-o", tmp_path / "out.html").complaint
-    assert "there is no folder" in palda(command, world.model, "-o", tmp_path / "no" / "out.csv").complaint
+    assert "choose such a name" in palda(command, world.model, "-o", tmp_path / "out.html").error_line
+    assert "there is no folder" in palda(command, world.model, "-o", tmp_path / "no" / "out.csv").error_line
     assert len(list(tmp_path.iterdir())) == 4
 
 
-# a model without a crowd
+# a model without annotators
 
 
-def test_a_model_of_known_labels_has_no_crowd(palda: Palda, world: World, tmp_path: Path, new: Path) -> None:
+def test_a_model_fitted_to_known_labels_has_no_annotators(
+    palda: Palda, world: World, tmp_path: Path, new: Path
+) -> None:
     counts = np.array([[1, 2], [2, 0], [0, 3]])
     PALDA(1, random_state=0, tol=0.1).fit(counts, np.array([[1, 0], [0, 1], [1, 1]])).save(tmp_path / "m")
     for command in ("consensus", "annotators", "suggest"):
-        assert "there is no crowd" in palda(command, tmp_path / "m").complaint
-    assert "pass --documents" in palda("evaluate", tmp_path / "m", world.truth).complaint
+        assert "it has no annotators" in palda(command, tmp_path / "m").error_line
+    assert "pass --documents" in palda("evaluate", tmp_path / "m", world.truth).error_line
     assert palda("topics", tmp_path / "m").code == 0
-    assert "save(path, words=...)" in palda("predict", tmp_path / "m", new).complaint
+    assert "save(path, words=...)" in palda("predict", tmp_path / "m", new).error_line
 
 
 # predict
 
 
-def test_predictions_are_those_of_the_library_in_every_form(
+def test_predictions_equal_those_of_the_library_in_every_format(
     palda: Palda, world: World, crowd: CrowdPALDA, new: Path, tmp_path: Path
 ) -> None:
     assert crowd.words_ is not None
@@ -161,7 +165,9 @@ def test_predictions_are_those_of_the_library_in_every_form(
     assert [float(row["p_arts"]) for row in rows] == probs[:, 0].tolist()
 
 
-def test_explanations_add_the_strongest_words(palda: Palda, world: World, crowd: CrowdPALDA, new: Path) -> None:
+def test_explain_adds_the_words_with_the_strongest_evidence(
+    palda: Palda, world: World, crowd: CrowdPALDA, new: Path
+) -> None:
     out = palda("predict", world.model, new, "--json", "--explain", "--words", 2).out
     records = [json.loads(line) for line in out.splitlines()]
     assert crowd.words_ is not None
@@ -178,7 +184,7 @@ def test_explanations_add_the_strongest_words(palda: Palda, world: World, crowd:
     assert f"    {label}: {strongest[0]} +" in palda("predict", world.model, new, "--explain").out
 
 
-def test_any_table_can_be_predicted_chunk_by_chunk(
+def test_every_table_format_is_predicted_in_chunks(
     palda: Palda, world: World, new: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = palda("predict", world.model, new, "--csv").out
@@ -188,13 +194,13 @@ def test_any_table_can_be_predicted_chunk_by_chunk(
     frame.to_parquet(tmp_path / "new.parquet")
     frame.to_csv(tmp_path / "new.tsv", sep="\t", index=False)
     (tmp_path / "new.csv.gz").write_bytes(gzip.compress(new.read_bytes()))
-    monkeypatch.setattr("palda.cli.commands.apply._CHUNK", 4)
+    monkeypatch.setattr("palda.cli.commands.predict._CHUNK", 4)
     for path in sorted(tmp_path.iterdir()):
         assert palda("predict", world.model, path, "--csv").out == whole, path.name
 
 
 @pytest.mark.cluster
-def test_dask_predicts_the_same_and_what_is_wrong_with_an_engine_is_said(
+def test_dask_predicts_the_same_and_unknown_engines_are_refused(
     palda: Palda, world: World, new: Path, tmp_path: Path
 ) -> None:
     dask = pytest.importorskip("dask", reason="Dask is not installed: pip install 'palda[dask]'")
@@ -205,10 +211,10 @@ def test_dask_predicts_the_same_and_what_is_wrong_with_an_engine_is_said(
     assert palda("predict", world.model, new, "--engine", "threats").code == 2
     with dask.config.set({"distributed.comm.timeouts.connect": "0.1s"}):
         answer = palda("predict", world.model, new, "--quiet", "--engine", "tcp://127.0.0.1:1")
-    assert "no Dask scheduler answers at tcp://127.0.0.1:1" in answer.complaint
+    assert "no Dask scheduler answers at tcp://127.0.0.1:1" in answer.error_line
 
 
-def test_standard_input_and_a_closed_pipe_end_well(world: World) -> None:
+def test_predict_reads_standard_input_and_accepts_a_closed_pipe(world: World) -> None:
     command = [sys.executable, "-m", "palda", "predict", str(world.model), "-", "--csv"]
     many = "doc,text\n" + "".join(f"d{number},election parliament\n" for number in range(12_000))
     script = ["bash", "-c", 'set -o pipefail; "$@" | head -n 2', "palda", *command]
@@ -217,7 +223,7 @@ def test_standard_input_and_a_closed_pipe_end_well(world: World) -> None:
     assert len(piped.stdout.splitlines()) == 2
 
 
-def test_what_is_wrong_with_new_documents_is_one_line(palda: Palda, world: World, new: Path, tmp_path: Path) -> None:
+def test_invalid_new_documents_are_reported_in_one_line(palda: Palda, world: World, new: Path, tmp_path: Path) -> None:
     file = tmp_path / "new.csv"
     target = tmp_path / "out.csv"
     for content, message in (
@@ -225,25 +231,25 @@ def test_what_is_wrong_with_new_documents_is_one_line(palda: Palda, world: World
         ("doc,text\n", "has a header but no rows"),
         ("name,text\na,words\n", "pass --id ..."),
         ("doc,title,summary\na,some words,more words\n", "with --text ..."),
-        ("doc,width\na,1\n", "the model reads texts"),
+        ("doc,width\na,1\n", "the model needs texts"),
         ("doc,text\na,words\na,words\n", "ids must differ"),
         ('doc,text\na,"words\n', "a quote is opened"),
         ("doc,text\na,words,more\n", "row 2: has 3 cells"),
     ):
         file.write_text(content)
-        assert message in palda("predict", world.model, file, "-o", target).complaint
+        assert message in palda("predict", world.model, file, "-o", target).error_line
         assert not target.exists()
-    assert "no such file" in palda("predict", world.model, tmp_path / "none.csv").complaint
-    assert "there is no column 'body'" in palda("predict", world.model, new, "--text", "body").complaint
+    assert "no such file" in palda("predict", world.model, tmp_path / "none.csv").error_line
+    assert "there is no column 'body'" in palda("predict", world.model, new, "--text", "body").error_line
     assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
 
 
-def test_hostile_names_cannot_write_to_the_terminal(palda: Palda, world: World, tmp_path: Path) -> None:
+def test_control_characters_in_names_are_not_printed(palda: Palda, world: World, tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text("doc,text\n\x1b[31mred,election\n")
     assert "\x1b" not in palda("predict", world.model, tmp_path / "new.csv").out
 
 
-def test_names_that_no_encoding_has_are_spelled_out(palda: Palda, world: World, tmp_path: Path) -> None:
+def test_characters_that_cannot_be_encoded_are_escaped(palda: Palda, world: World, tmp_path: Path) -> None:
     (tmp_path / "new.jsonl").write_text('{"doc": "\\ud800", "text": "election"}\n')
     target = tmp_path / "out.csv"
     for arguments in (["--csv"], ["--json"], [], ["-o", target]):
@@ -254,9 +260,7 @@ def test_names_that_no_encoding_has_are_spelled_out(palda: Palda, world: World, 
 # evaluate
 
 
-def test_the_consensus_is_held_against_the_truth_next_to_majority_vote(
-    palda: Palda, world: World, crowd: CrowdPALDA
-) -> None:
+def test_evaluate_compares_consensus_and_majority_vote_with_gold(palda: Palda, world: World, crowd: CrowdPALDA) -> None:
     rows = {row["method"]: row for row in json.loads(palda("evaluate", world.model, world.truth, "--json").out)}
     truth = pd.read_csv(world.truth, index_col="doc")[crowd.classes_].to_numpy()
     assert rows["consensus"]["micro_f1"] == library.metrics.micro_f1(truth, crowd.consensus_ >= 0.5)
@@ -266,7 +270,7 @@ def test_the_consensus_is_held_against_the_truth_next_to_majority_vote(
     assert "600 known labels of 60 documents" in palda("evaluate", world.model, world.truth).out
 
 
-def test_the_classifier_is_held_against_the_truth_of_other_documents(
+def test_evaluate_compares_predictions_for_other_documents_with_gold(
     palda: Palda, world: World, crowd: CrowdPALDA, tmp_path: Path, new: Path
 ) -> None:
     news = simulate.newsroom(25, seed=9)
@@ -279,38 +283,38 @@ def test_the_classifier_is_held_against_the_truth_of_other_documents(
     assert rows[0]["micro_f1"] == pytest.approx(library.metrics.micro_f1(news.labels, predicted))
 
 
-def test_what_is_wrong_with_the_truth_is_one_line(palda: Palda, world: World, tmp_path: Path) -> None:
+def test_invalid_gold_is_reported_in_one_line(palda: Palda, world: World, tmp_path: Path) -> None:
     file = tmp_path / "gold.csv"
     for content, message in (
         ("doc,annotator,label,value\nnews-0001,ann,arts,1\n", "is this a file of votes?"),
-        ("doc,label,value\nnews-0001,arts,\n", "not a single known label"),
+        ("doc,label,value\nnews-0001,arts,\n", "no known label"),
         ("doc,label,value\nnews-0001,artz,1\n", "artz"),
         ("doc,label,value\nelsewhere,arts,1\n", "elsewhere"),
         ("doc,label,value\nnews-0001,arts,1\nnews-0001,arts,0\n", "news-0001"),
     ):
         file.write_text(content)
-        assert message in palda("evaluate", world.model, file).complaint
-    assert "no such file" in palda("evaluate", world.model, tmp_path / "none.csv").complaint
+        assert message in palda("evaluate", world.model, file).error_line
+    assert "no such file" in palda("evaluate", world.model, tmp_path / "none.csv").error_line
 
 
 # report
 
 
-def test_the_report_is_written_once_and_not_over_others(palda: Palda, world: World, tmp_path: Path) -> None:
+def test_the_report_is_overwritten_only_with_force(palda: Palda, world: World, tmp_path: Path) -> None:
     target = tmp_path / "r.html"
     assert palda("report", world.model, "-o", target).code == 0
     assert '<h1 dir="auto">palda report: model</h1>' in target.read_text()
     assert palda("report", world.model, "-o", target, "--force", "--title", "a <b> heading").code == 0
     assert "a &lt;b&gt; heading" in target.read_text()
-    assert "--force" in palda("report", world.model, "-o", target).complaint
+    assert "--force" in palda("report", world.model, "-o", target).error_line
 
 
-def test_the_report_is_not_written_over_a_folder_or_into_nowhere(palda: Palda, world: World, tmp_path: Path) -> None:
-    assert "is a folder" in palda("report", world.model, "-o", tmp_path).complaint
-    assert "there is no folder" in palda("report", world.model, "-o", tmp_path / "no" / "r.html").complaint
+def test_the_report_is_not_written_to_a_folder_or_a_missing_one(palda: Palda, world: World, tmp_path: Path) -> None:
+    assert "is a folder" in palda("report", world.model, "-o", tmp_path).error_line
+    assert "there is no folder" in palda("report", world.model, "-o", tmp_path / "no" / "r.html").error_line
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_refuses_is_one_line(palda: Palda, world: World, tmp_path: Path) -> None:
+def test_a_folder_without_write_permission_is_reported(palda: Palda, world: World, tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    assert "does not allow it" in palda("annotators", world.model, "-o", tmp_path / "a.csv").complaint
+    assert "no permission" in palda("annotators", world.model, "-o", tmp_path / "a.csv").error_line

@@ -1,4 +1,4 @@
-"""``palda shard``: what it says, what it refuses, and what is left of it when it is killed."""
+"""``palda shard``: summary, refusals, resuming, and models fitted to the folder."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def _content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_the_summary_tells_what_is_in_the_folder(palda: Palda, world: World, tmp_path: Path) -> None:
+def test_the_summary_shows_what_is_in_the_folder(palda: Palda, world: World, tmp_path: Path) -> None:
     target = tmp_path / "corpus"
-    ended = palda("shard", world.documents, world.votes, "-o", target, "--docs-per-shard", 25)
-    assert ended.code == 0
-    lines = dict(line.split(maxsplit=1) for line in ended.out.splitlines())
+    result = palda("shard", world.documents, world.votes, "-o", target, "--docs-per-shard", 25)
+    assert result.code == 0
+    lines = dict(line.split(maxsplit=1) for line in result.out.splitlines())
     assert lines["documents"].startswith("60 with ")
     assert lines["votes"] == "3,000 by 50 annotators"
     assert lines["classes"].startswith("10: ")
@@ -43,39 +43,39 @@ def test_the_summary_tells_what_is_in_the_folder(palda: Palda, world: World, tmp
     np.testing.assert_array_equal(folder.texts(), dataset.corpus.texts)  # type: ignore[union-attr]
 
 
-def test_json_is_for_machines(palda: Palda, world: World, tmp_path: Path) -> None:
-    ended = palda("shard", world.documents, world.votes, "-o", tmp_path / "c", "--json", "--quiet", "--no-texts")
-    found = json.loads(ended.out)
+def test_json_prints_the_summary_and_no_texts_stores_none(palda: Palda, world: World, tmp_path: Path) -> None:
+    result = palda("shard", world.documents, world.votes, "-o", tmp_path / "c", "--json", "--quiet", "--no-texts")
+    found = json.loads(result.out)
     assert (found["documents"], found["votes"], found["shards"], found["known_labels"]) == (60, 3000, 1, 0)
-    assert ended.err == ""
+    assert result.err == ""
     assert not open_shards(tmp_path / "c").has_texts
 
 
-def test_options_are_those_of_fit(palda: Palda, tmp_path: Path) -> None:
+def test_shard_takes_the_read_and_word_options_of_fit(palda: Palda, tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("item,sentence\n1,ships ships\n2,banks and banks\n")
     (tmp_path / "v.csv").write_text("item,who,score,comment\n1,ann,0.9,x\n2,ann,0.2,y\n")
     (tmp_path / "g.csv").write_text("doc,score\n2,1\n")
-    ended = palda(
+    result = palda(
         "shard", tmp_path / "d.csv", tmp_path / "v.csv", "-o", tmp_path / "c", "--id", "item", "--text", "sentence",
         "--column", "annotator=who", "--ignore", "comment", "--present-at", 0.5, "--gold", tmp_path / "g.csv",
         "--language", "none", "--ngrams", 2, "--min-count", 1, "--quiet",
     )  # fmt: skip
-    assert ended.code == 0
+    assert result.code == 0
     folder = open_shards(tmp_path / "c")
     assert folder.vocabulary.tolist() == ["and", "and banks", "banks", "banks and", "ships", "ships ships"]
     assert folder.gold.tolist() == [[-1], [1]]
     assert folder.votes.take(slice(None)).value.tolist() == [1, 0]
 
 
-def test_what_is_there_is_kept(palda: Palda, world: World, tmp_path: Path) -> None:
+def test_existing_folders_are_overwritten_only_with_force(palda: Palda, world: World, tmp_path: Path) -> None:
     command = ("shard", world.documents, world.votes, "-o", tmp_path / "c", "--quiet")
     assert palda(*command).code == 0
-    assert "c: is there already; pass --force to replace it" in palda(*command).complaint
+    assert "c: is there already; pass --force to replace it" in palda(*command).error_line
     assert palda(*command, "--force").code == 0
     (tmp_path / "other").mkdir()
-    assert "choose another name" in palda(*command[:3], "-o", tmp_path / "other", "--force").complaint
-    assert "there is no folder" in palda(*command[:3], "-o", tmp_path / "no" / "c").complaint
-    assert "standard input cannot be sharded" in palda("shard", "-", world.votes, "-o", tmp_path / "x").complaint
+    assert "choose another name" in palda(*command[:3], "-o", tmp_path / "other", "--force").error_line
+    assert "there is no folder" in palda(*command[:3], "-o", tmp_path / "no" / "c").error_line
+    assert "cannot read standard input" in palda("shard", "-", world.votes, "-o", tmp_path / "x").error_line
 
 
 QUICK = ("--topics", 3, "--label-prior", "base_rate", "--jobs", 1, "--quiet")
@@ -88,12 +88,12 @@ def folder(palda: Palda, world: World, tmp_path_factory: pytest.TempPathFactory)
     return target
 
 
-def test_a_model_of_the_folder_is_the_model_of_its_files(
+def test_a_model_fitted_to_the_folder_equals_that_of_its_files(
     folder: Path, palda: Palda, world: World, tmp_path: Path
 ) -> None:
-    ended = palda("fit", folder, "-o", tmp_path / "m.palda", *QUICK)
-    assert ended.code == 0
-    assert "3,000 by 50 annotators" in ended.out
+    result = palda("fit", folder, "-o", tmp_path / "m.palda", *QUICK)
+    assert result.code == 0
+    assert "3,000 by 50 annotators" in result.out
     found, expected = library.load(tmp_path / "m.palda"), library.load(world.model)
     assert isinstance(found, CrowdPALDA)
     assert isinstance(expected, CrowdPALDA)
@@ -104,50 +104,54 @@ def test_a_model_of_the_folder_is_the_model_of_its_files(
     assert palda("report", tmp_path / "m.palda", "-o", tmp_path / "r.html").code == 0
 
 
-def test_a_folder_is_labelled_like_its_documents(folder: Path, palda: Palda, world: World, tmp_path: Path) -> None:
+def test_predictions_for_a_folder_equal_those_for_its_documents(
+    folder: Path, palda: Palda, world: World, tmp_path: Path
+) -> None:
     expected = palda("predict", world.model, world.documents, "--csv").out
     assert palda("predict", world.model, folder, "--csv").out == expected
     assert palda("shard", world.documents, world.votes, "-o", tmp_path / "c", "--min-count", 9, "--quiet").code == 0
-    assert palda("predict", world.model, tmp_path / "c", "--csv").out == expected  # from the texts: other words
+    assert palda("predict", world.model, tmp_path / "c", "--csv").out == expected  # counted again from the texts
     command = ("shard", world.documents, world.votes, "-o", tmp_path / "d", "--min-count", 9, "--no-texts", "--quiet")
     assert palda(*command).code == 0
-    assert "counts other words than the model" in palda("predict", world.model, tmp_path / "d").complaint
+    assert "has another vocabulary than the model" in palda("predict", world.model, tmp_path / "d").error_line
 
 
-def test_texts_and_votes_stay_in_a_large_folder(
+def test_texts_and_votes_of_a_large_folder_are_not_stored_in_the_model_file(
     folder: Path, palda: Palda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("palda.cli.fitting._MOST_KEPT_DOCS", 59)
-    monkeypatch.setattr("palda.report.views._MOST_VOTES", 100)
-    ended = palda("fit", folder, "-o", tmp_path / "m.palda", *QUICK[:-1])
-    assert "texts and votes stay in the folder" in ended.err
+    monkeypatch.setattr("palda.cli.commands.fit._MAX_KEPT_DOCS", 59)
+    monkeypatch.setattr("palda.report.summaries._MAX_VOTES", 100)
+    result = palda("fit", folder, "-o", tmp_path / "m.palda", *QUICK[:-1])
+    assert "they stay in the folder" in result.err
     model = library.load(tmp_path / "m.palda")
     assert (model.texts_, model.votes_) == (None, None)
     assert model.words_ is not None
 
 
-def test_known_labels_may_come_later(folder: Path, palda: Palda, world: World, tmp_path: Path) -> None:
-    ended = palda("fit", folder, "-o", tmp_path / "m", "--gold", world.truth, *QUICK)
-    assert ended.code == 0
+def test_gold_can_be_added_when_the_folder_is_fitted(folder: Path, palda: Palda, world: World, tmp_path: Path) -> None:
+    result = palda("fit", folder, "-o", tmp_path / "m", "--gold", world.truth, *QUICK)
+    assert result.code == 0
     truth = read_gold(world.truth, open_shards(folder).doc_ids, open_shards(folder).classes)
     consensus = library.load(tmp_path / "m").consensus_  # type: ignore[union-attr]
     np.testing.assert_array_equal(consensus[truth >= 0], truth[truth >= 0])
 
 
-def test_what_a_folder_has_settled_is_not_asked_again(folder: Path, palda: Palda, world: World, tmp_path: Path) -> None:
+def test_read_and_word_options_are_refused_for_a_folder(
+    folder: Path, palda: Palda, world: World, tmp_path: Path
+) -> None:
     target = ("-o", tmp_path / "m")
-    assert "which holds its votes; leave" in palda("fit", folder, world.votes, *target).complaint
+    assert "contains its votes; leave out" in palda("fit", folder, world.votes, *target).error_line
     for option in (("--min-count", 3), ("--layout", "wide")):
-        assert "is said to palda shard" in palda("fit", folder, *target, *option).complaint
+        assert "pass options for files and words to palda shard" in palda("fit", folder, *target, *option).error_line
 
 
-def test_a_damaged_folder_is_not_learned_from(folder: Path, palda: Palda, tmp_path: Path) -> None:
+def test_a_damaged_folder_is_refused(folder: Path, palda: Palda, tmp_path: Path) -> None:
     copy = shutil.copytree(folder, tmp_path / "copy")
     shard = copy / "shard-00001.npz"
     content = bytearray(shard.read_bytes())
     content[len(content) // 2] ^= 1
     shard.write_bytes(content)
-    complaint = palda("fit", copy, "-o", tmp_path / "m", "--quiet").complaint
+    complaint = palda("fit", copy, "-o", tmp_path / "m", "--quiet").error_line
     assert "shard-00001.npz: was altered or damaged" in complaint
 
 
@@ -165,7 +169,7 @@ def _process(*arguments: object) -> subprocess.Popen[bytes]:
     "seen",
     [pytest.param("journal.json", marks=pytest.mark.long), "folder/words.json", "folder/shard-00003.npz"],
 )
-def test_a_run_that_was_killed_goes_on_to_the_same_bytes(seen: str, palda: Palda, tmp_path: Path) -> None:
+def test_a_killed_run_resumes_to_the_same_bytes(seen: str, palda: Palda, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     n_docs = 600
     texts = [" ".join(f"word{word}" for word in random.integers(0, 500, 30)) for _ in range(n_docs)]
@@ -179,14 +183,14 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bytes(seen: str, palda: Palda
 
     process = _process(*command)
     while not (part / seen).exists():
-        assert process.poll() is None, "it ended before it could be killed"
+        assert process.poll() is None, "it result before it could be killed"
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert not target.exists()
     assert len(list((part / "folder").glob("shard-*.npz"))) < n_docs // 5
 
-    assert "is left of an interrupted run: go on with --resume, or start new with --force" in palda(*command).complaint
+    assert "is left of an interrupted run: go on with --resume, or start new with --force" in palda(*command).error_line
     assert palda(*command, "--resume").code == 0
     assert not part.exists()
     assert palda(*command[:3], "-o", tmp_path / "whole", *command[5:]).code == 0

@@ -23,7 +23,7 @@ import pytest
 import typer
 
 from palda import CrowdPALDA, Votes, simulate
-from palda.cli import app, demo
+from palda.cli import app, main
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -105,7 +105,7 @@ def run_palda(command: str, given: bytes | None) -> bytes:
         patch.setattr(sys, "argv", shlex.split(command, comments=True))
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given or b"")))
         try:
-            app.main()
+            main()
         except SystemExit as ended:
             assert not ended.code, command
     written.flush()
@@ -154,7 +154,7 @@ def test_the_snippets_of_a_page_run_from_top_to_bottom(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(demo.main, "__defaults__", (Path("palda-demo"), 45))
+    monkeypatch.setattr("palda.cli.commands.demo.N_DOCS", 45)
     names: dict[str, object] = {"np": np}
     for language, snippet in BLOCK.findall(page.read_text()):
         if language == "python":
@@ -179,7 +179,7 @@ def _check_majority_table(text: str, printed: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_commands_named_in_a_page_exist_with_their_options(page: Path) -> None:
-    commands = typer.main.get_command(app.app).commands  # type: ignore[attr-defined]
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     for name, rest in re.findall(r"`palda ([a-z]+)([^`]*)`", page.read_text()):
         assert name in commands
         command, words = commands[name], rest.split()
@@ -203,7 +203,7 @@ def test_make_targets_and_links_of_a_page_exist(page: Path) -> None:
 
 @pytest.mark.guide
 def test_the_picture_of_the_crowd_is_drawn_by_its_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo.run, "__defaults__", (60, 0))
+    monkeypatch.setattr("palda.cli.commands.demo.N_DOCS", 60)
     monkeypatch.setenv("MPLBACKEND", "svg")
     script = tmp_path / "newsroom.py"
     script.write_text((ROOT / "docs" / "pictures" / "newsroom.py").read_text())
@@ -217,7 +217,7 @@ def test_the_picture_of_the_report_is_taken_by_its_script(tmp_path: Path, monkey
     pytest.importorskip("playwright.sync_api", reason="the picture needs playwright: pip install playwright")
     if not (os.environ.get("PALDA_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")):
         pytest.skip("no Chromium found: install one, or name it in PALDA_CHROMIUM")
-    monkeypatch.setattr(demo.main, "__defaults__", (Path("palda-demo"), 45))
+    monkeypatch.setattr("palda.cli.commands.demo.N_DOCS", 45)
     script = tmp_path / "report.py"
     script.write_text((ROOT / "docs" / "pictures" / "report.py").read_text())
     runpy.run_path(str(script), run_name="__main__")

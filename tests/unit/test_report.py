@@ -1,4 +1,4 @@
-"""The report as a file: what is written, what is refused, and that nothing of the user's becomes markup."""
+"""The report as a file: its content, refusals, and escaping of names and texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sklearn.naive_bayes import MultinomialNB
 from palda import PALDA, CrowdPALDA, TextWords, Votes, load, simulate
 from palda.data import Corpus, Documents
 from palda.errors import DataError, PaldaError
-from palda.report import documents, render_report, write_report
+from palda.report import render_report, write_report
 
 EVIL = "</script><script>alert(1)</script><!-- <b onclick='x'>&amp;\u2028"
 N_DOCS = 70
@@ -39,7 +39,7 @@ def crowd(news: simulate.SimulatedDocuments, votes: Votes) -> CrowdPALDA:
 
 @pytest.fixture(scope="module")
 def known(news: simulate.SimulatedDocuments) -> PALDA:
-    """A model that was fitted to known labels, with base rates, and knows the names of its words."""
+    """A model fitted to known labels, with base rates and named words."""
     frame = pd.DataFrame(news.corpus.counts.toarray(), columns=news.corpus.vocabulary)
     return PALDA(4, label_prior="base_rate", max_iter=3, tol=1.0, random_state=0, n_jobs=1).fit(frame, news.labels)
 
@@ -50,7 +50,7 @@ def embedded(page: str) -> Any:
     return json.loads(found[1])
 
 
-def test_the_page_holds_its_data_and_asks_for_nothing_outside(
+def test_the_page_contains_its_data_and_fetches_nothing(
     crowd: CrowdPALDA, news: simulate.SimulatedDocuments, votes: Votes, tmp_path: Path
 ) -> None:
     path = write_report(crowd, tmp_path / "new" / "report.html", votes=votes, X=news.corpus)
@@ -70,7 +70,7 @@ def test_the_same_model_gives_the_same_page(crowd: CrowdPALDA, votes: Votes) -> 
     assert render_report(crowd, votes=votes) == render_report(crowd, votes=votes)
 
 
-def test_only_our_own_script_may_run(crowd: CrowdPALDA, votes: Votes) -> None:
+def test_the_security_policy_allows_only_the_script_of_the_page(crowd: CrowdPALDA, votes: Votes) -> None:
     page = render_report(crowd, votes=votes)
     assert len(re.findall(r"<script", page)) == 2
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
@@ -79,7 +79,7 @@ def test_only_our_own_script_may_run(crowd: CrowdPALDA, votes: Votes) -> None:
     assert re.search(r"script-src 'sha256-[A-Za-z0-9+/=]+';", policy[1])
 
 
-def test_markup_in_names_and_texts_stays_text() -> None:
+def test_markup_in_names_and_texts_is_escaped() -> None:
     rng = np.random.default_rng(0)
     counts = sparse.csr_array(rng.integers(0, 3, (12, 6)))
     corpus = Corpus.from_counts(counts, [f"{EVIL}w{n}" for n in range(6)], [f"{EVIL}d{n}" for n in range(12)])
@@ -99,22 +99,22 @@ def test_markup_in_names_and_texts_stays_text() -> None:
     assert {entry["text"] for entry in shown} == {EVIL}
 
 
-def test_half_a_character_in_a_text_does_not_stop_the_report(crowd: CrowdPALDA, tmp_path: Path) -> None:
+def test_lone_surrogates_in_texts_are_replaced(crowd: CrowdPALDA, tmp_path: Path) -> None:
     path = write_report(crowd, tmp_path / "report.html", texts=["\ud800 \x00 ok"] * N_DOCS)
     assert embedded(path.read_text(encoding="utf-8"))["documents"]["shown"][0]["text"] == "? \x00 ok"
 
 
-def test_a_page_is_replaced_only_by_force(crowd: CrowdPALDA, tmp_path: Path) -> None:
+def test_an_existing_page_is_overwritten_only_with_force(crowd: CrowdPALDA, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text("mine")
-    with pytest.raises(PaldaError, match=r"report\.html: is there already.*force"):
+    with pytest.raises(PaldaError, match=r"report\.html already exists.*force"):
         write_report(crowd, path)
     assert path.read_text() == "mine"
     write_report(crowd, path, force=True)
     assert path.read_text().startswith("<!DOCTYPE html>")
 
 
-def test_a_place_that_cannot_be_written_is_named(crowd: CrowdPALDA, tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written_is_refused(crowd: CrowdPALDA, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(PaldaError, match="cannot be written"):
         write_report(crowd, tmp_path / "file" / "report.html")
@@ -123,7 +123,7 @@ def test_a_place_that_cannot_be_written_is_named(crowd: CrowdPALDA, tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_texts_are_found_by_id_or_by_place(crowd: CrowdPALDA, news: simulate.SimulatedDocuments) -> None:
+def test_texts_are_matched_by_id_or_position(crowd: CrowdPALDA, news: simulate.SimulatedDocuments) -> None:
     name = str(crowd.doc_ids_[3])
     numbered = [f"text {n}" for n in range(N_DOCS)]
     for texts in ({name: "text 3"}, Documents(crowd.doc_ids_[::-1], np.array(numbered[::-1], dtype=object)), numbered):
@@ -139,17 +139,17 @@ def test_votes_and_counts_in_another_order_give_the_same_page(
     assert page == render_report(crowd, votes=votes, X=news.corpus)
 
 
-def test_without_votes_texts_or_counts_the_rest_is_shown(crowd: CrowdPALDA) -> None:
+def test_a_report_without_votes_texts_and_counts_says_what_is_missing(crowd: CrowdPALDA) -> None:
     page = render_report(crowd)
     data = embedded(page)
     assert data["agreement"] is None
     assert data["documents"]["shown"][0]["text"] is None
     assert data["documents"]["shown"][0]["labels"][0]["words"]["rest"] is None
-    assert "the votes were not given" in page
-    assert "Words were not weighed" in page
+    assert "the report was written without votes" in page
+    assert "Word evidence is not shown" in page
 
 
-def test_columns_that_nobody_has_named_are_numbered(news: simulate.SimulatedDocuments, votes: Votes) -> None:
+def test_columns_without_names_are_numbered(news: simulate.SimulatedDocuments, votes: Votes) -> None:
     model = CrowdPALDA(2, max_iter=2, tol=1.0, label_prior="base_rate", random_state=0, n_jobs=1)
     model.fit(news.corpus.counts, votes)
     assert re.fullmatch(r"word \d+", embedded(render_report(model))["topics"][0]["words"][0][0])
@@ -157,7 +157,9 @@ def test_columns_that_nobody_has_named_are_numbered(news: simulate.SimulatedDocu
     assert named in set(news.corpus.vocabulary)
 
 
-def test_a_model_without_a_crowd_has_no_annotators(known: PALDA, news: simulate.SimulatedDocuments) -> None:
+def test_a_model_fitted_to_known_labels_has_no_annotator_section(
+    known: PALDA, news: simulate.SimulatedDocuments
+) -> None:
     bare = render_report(known)
     assert 'id="annotators"' not in bare
     assert embedded(bare)["documents"] is None
@@ -167,7 +169,7 @@ def test_a_model_without_a_crowd_has_no_annotators(known: PALDA, news: simulate.
     assert data["documents"]["no_evidence"] is None
 
 
-def test_a_model_from_a_file_gives_the_same_page(
+def test_a_loaded_model_gives_the_same_page(
     crowd: CrowdPALDA, news: simulate.SimulatedDocuments, votes: Votes, tmp_path: Path
 ) -> None:
     crowd.save(tmp_path / "model.palda")
@@ -177,7 +179,7 @@ def test_a_model_from_a_file_gives_the_same_page(
     assert after == before
 
 
-def test_a_model_that_knows_its_words_needs_no_names(
+def test_word_names_are_taken_from_the_model(
     crowd: CrowdPALDA, news: simulate.SimulatedDocuments, tmp_path: Path
 ) -> None:
     data = embedded(render_report(crowd))  # fitted to a corpus, which has names
@@ -188,12 +190,12 @@ def test_a_model_that_knows_its_words_needs_no_names(
     CrowdPALDA(2, max_iter=2, tol=1.0, random_state=0, n_jobs=1).fit(counts, votes).save(tmp_path / "m", words=words)
     shown = embedded(render_report(load(tmp_path / "m"), X=counts))
     assert set(shown["vocabulary"]) <= {"theatres", "minister"}
-    said = {word for entry in shown["documents"]["shown"] for label in entry["labels"]
+    shown_words = {word for entry in shown["documents"]["shown"] for label in entry["labels"]
             for word, _ in label["words"]["pro"] + label["words"]["con"]}  # fmt: skip
-    assert said <= {"theatres", "minister"}
+    assert shown_words <= {"theatres", "minister"}
 
 
-def test_why_words_were_not_weighed_is_said(news: simulate.SimulatedDocuments, votes: Votes) -> None:
+def test_the_page_says_why_word_evidence_is_missing(news: simulate.SimulatedDocuments, votes: Votes) -> None:
     plugged_in = CrowdPALDA(3, label_prior=MultinomialNB(), max_iter=2, tol=1.0, random_state=0, n_jobs=1)
     assert "not a plugged-in classifier" in render_report(plugged_in.fit(news.corpus, votes), X=news.corpus)
 
@@ -206,28 +208,26 @@ def test_why_words_were_not_weighed_is_said(news: simulate.SimulatedDocuments, v
         ({"words": ["a", "b"]}, "2 names for the"),
     ],
 )
-def test_what_does_not_fit_the_model_is_refused(crowd: CrowdPALDA, wrong: dict[str, Any], message: str) -> None:
+def test_inputs_that_do_not_match_the_model_are_refused(crowd: CrowdPALDA, wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         render_report(crowd, **wrong)
 
 
-def test_documents_of_the_model_may_not_be_missing(crowd: CrowdPALDA, news: simulate.SimulatedDocuments) -> None:
+def test_a_corpus_without_a_training_document_is_refused(crowd: CrowdPALDA, news: simulate.SimulatedDocuments) -> None:
     with pytest.raises(DataError, match="X lacks the document 'news-0001'"):
         render_report(crowd, X=news.corpus.take(slice(1, None)))
 
 
-def test_votes_need_a_crowd(known: PALDA, votes: Votes) -> None:
-    with pytest.raises(DataError, match="votes belong to a CrowdPALDA"):
+def test_votes_are_refused_for_a_model_fitted_to_known_labels(known: PALDA, votes: Votes) -> None:
+    with pytest.raises(DataError, match="votes need a CrowdPALDA"):
         render_report(known, votes=votes)
     with pytest.raises(PaldaError, match="not dict"):
         render_report({})  # type: ignore[arg-type]
 
 
-def test_long_documents_do_not_make_a_page_too_large(
-    crowd: CrowdPALDA, votes: Votes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(documents, "BUDGET", 60_000)
+def test_the_size_of_the_documents_is_limited(crowd: CrowdPALDA, votes: Votes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palda.report.documents.MAX_BYTES", 60_000)
     shown = embedded(render_report(crowd, votes=votes, texts=["é" * 5000] * N_DOCS))["documents"]["shown"]
     assert 0 < len(shown) < N_DOCS
-    assert {len(entry["text"]) for entry in shown} == {documents.LONGEST_TEXT}
+    assert {len(entry["text"]) for entry in shown} == {1500}
     assert len(json.dumps(shown, ensure_ascii=False).encode()) < 60_000 + 100 * len(shown)

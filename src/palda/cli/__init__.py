@@ -1,5 +1,20 @@
-"""The command line; the only package that prints."""
+"""The command line; the only package that prints results."""
 
-from palda.cli.app import main
+from __future__ import annotations
 
-__all__ = ["main"]
+from palda.cli.app import app, main
+from palda.cli.console import Messages, as_cli_options, program_name
+from palda.cli.output import Target, labels_cell, new_file, write_records, write_table
+
+__all__ = [
+    "Messages",
+    "Target",
+    "app",
+    "as_cli_options",
+    "labels_cell",
+    "main",
+    "new_file",
+    "program_name",
+    "write_records",
+    "write_table",
+]

@@ -1,9 +1,8 @@
-"""Standard output for results, standard error for everything else."""
+"""The terminal: results go to standard output, messages and progress to standard error."""
 
 from __future__ import annotations
 
 import io
-import os
 import re
 import shlex
 import shutil
@@ -14,15 +13,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from types import TracebackType
     from typing import Self
 
-    from palda.report import View
+__all__ = [
+    "Messages",
+    "ProgressBar",
+    "as_cli_options",
+    "print_table",
+    "printable",
+    "program_name",
+    "standard_output",
+    "write_lines",
+]
 
-__all__ = ["ClosedPipeError", "ShareBar", "Talk", "as_options", "own_name", "print_view", "printable", "results"]
-
-_WIDE = 400  # columns of a table that nobody looks at on a screen
+_PIPED_WIDTH = 400  # characters per line of a table that is not shown on a terminal
 
 _OPTIONS = {
     "blank": "--blank", "classes": "--classes", "duplicates": "--duplicates", "empty": "--blank",
@@ -32,54 +38,49 @@ _OPTIONS = {
     "docs_per_shard": "--docs-per-shard", "force": "--force", "resume": "--resume",
 }  # fmt: skip
 _ROLES = ("annotator", "label", "labels", "value", "time")
-_ADVICE = re.compile(rf"\b({'|'.join((*_OPTIONS, *_ROLES))})=(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[\w.]*)")
+_PYTHON_ARGUMENT = re.compile(rf"\b({'|'.join((*_OPTIONS, *_ROLES))})=(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[\w.]*)")
 
 
-class ClosedPipeError(Exception):
-    """Whoever read standard output has seen enough."""
+def as_cli_options(message: str) -> str:
+    """A message of the library with its Python arguments as options: ``id='...'`` becomes ``--id ...``."""
 
-
-def as_options(message: str) -> str:
-    """Advice of the library in the words of the command line: ``id='...'`` becomes ``--id ...``."""
-
-    def option(found: re.Match[str]) -> str:
-        name, value = found[1], ",".join(part.strip(" '\"") for part in found[2].strip("[]").split(","))
-        value = {"None": "none", "True": ""}.get(value, value)  # True is a flag's
+    def option(match: re.Match[str]) -> str:
+        name, value = match[1], ",".join(part.strip(" '\"") for part in match[2].strip("[]").split(","))
+        value = {"None": "none", "True": ""}.get(value, value)  # an option without a value stands for True
         return f"{_OPTIONS[name]} {value}".strip() if name in _OPTIONS else f"--column {name}={value}"
 
-    return _ADVICE.sub(option, message)
+    return _PYTHON_ARGUMENT.sub(option, message)
 
 
-def own_name() -> str:
-    """How to call this command line again from here: ``palda`` where that is found, else by its path."""
-    started, found = Path(sys.argv[0]), shutil.which("palda")
-    if started.stem != "palda" or not started.is_file() or (found and started.samefile(found)):
+def program_name() -> str:
+    """How to call this program again: ``palda`` if it is on the path, else the path of the program."""
+    started, on_path = Path(sys.argv[0]), shutil.which("palda")
+    if started.stem != "palda" or not started.is_file() or (on_path and started.samefile(on_path)):
         return "palda"
     path, here = started.absolute(), Path.cwd()
     if not path.is_relative_to(here):
         return shlex.quote(str(path))
-    inside = path.relative_to(here)
-    return shlex.quote(f"./{inside}" if inside.parent == Path() else str(inside))
+    relative = path.relative_to(here)
+    return shlex.quote(f"./{relative}" if relative.parent == Path() else str(relative))
 
 
-class Talk:
-    """Notes on standard error; a quiet one says nothing."""
+class Messages:
+    """Messages on standard error; ``quiet`` suppresses them."""
 
-    def __init__(self, *, quiet: bool) -> None:
-        self.quiet = quiet
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
 
-    def say(self, text: str) -> None:
-        """One line."""
-        if not self.quiet:
+    def write(self, text: str) -> None:
+        """Write one line."""
+        if not self._quiet:
             sys.stderr.write(f"palda: {printable(text)}\n")
 
     @contextmanager
-    def notes(self) -> Iterator[None]:
-        """Inside, the library's warnings are notes of one line."""
+    def show_warnings(self) -> Iterator[None]:
+        """Show each warning of the library as one line."""
 
-        def show(message: Warning | str, *where: Any) -> None:
-            del where
-            self.say(f"note: {as_options(' '.join(str(message).split()))}")
+        def show(message: Warning | str, *_details: Any) -> None:
+            self.write(f"warning: {as_cli_options(' '.join(str(message).split()))}")
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -90,61 +91,56 @@ class Talk:
 
 
 @contextmanager
-def results() -> Iterator[None]:
-    """Inside, results are written to standard output; a pipe that is closed meanwhile ends the command quietly.
-
-    What the encoding of the output does not have is spelled out rather than an error.
-    """
+def standard_output() -> Iterator[None]:
+    """Write results inside; characters that the output's encoding lacks are escaped."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Python flushes once more when it ends, and must not find the closed pipe there
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise ClosedPipeError from None
+    yield
+    sys.stdout.flush()
 
 
-def print_view(view: View) -> None:
-    """A table for people; without lines and colours where nobody sees them."""
+def write_lines(lines: Iterable[tuple[str, str]]) -> None:
+    """Write names and values to standard output in two columns."""
+    sys.stdout.writelines(printable(f"{name:14s}{value}") + "\n" for name, value in lines)
+
+
+def print_table(
+    title: str,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    notes: Sequence[str] = (),
+    *,
+    numeric: Sequence[bool],
+) -> None:
+    """Print a table to standard output; plain text if that is not a terminal. ``numeric`` columns are right-aligned."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     on_screen = sys.stdout.isatty()
-    console = Console(file=sys.stdout, width=None if on_screen else _WIDE)
-    drawn = Table(box=box.SIMPLE_HEAD if on_screen else None, pad_edge=False)
-    for column in view.columns:
-        is_number = any(isinstance(row.get(column), (int, float)) for row in view.rows)
-        drawn.add_column(column.replace("_", " "), justify="right" if is_number else "left", overflow="fold")
-    for cells in view.texts():
-        drawn.add_row(*(_plain(cell) for cell in cells))
-    with console.capture() as captured:  # rich would end the process itself if the reader has gone
-        if view.title:
-            console.print(_plain(view.title), style="bold")
-        console.print(drawn)
-        for note in view.notes:
-            console.print(_plain(note), soft_wrap=True)
-    sys.stdout.write(captured.get())
+    console = Console(file=sys.stdout, width=None if on_screen else _PIPED_WIDTH)
+    table = Table(box=box.SIMPLE_HEAD if on_screen else None, pad_edge=False)
+    for heading, is_number in zip(headings, numeric, strict=True):
+        table.add_column(Text(printable(heading)), justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    if title:
+        console.print(Text(printable(title)), style="bold")
+    console.print(table)
+    for note in notes:
+        console.print(Text(printable(note)), soft_wrap=True)
 
 
 def printable(text: str) -> str:
-    """Text in which nothing can move the cursor or change colours."""
+    """Text without control characters, which could move the cursor or change colours."""
     return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
-def _plain(text: str) -> Any:
-    """Text in which brackets are brackets."""
-    from rich.text import Text
+class ProgressBar:
+    """Progress bar on standard error with the remaining time; nothing if that is not a terminal."""
 
-    return Text(printable(text))
-
-
-class ShareBar:
-    """How much of a file is done, on standard error: a bar on a terminal, nothing elsewhere."""
-
-    def __init__(self, what: str, *, quiet: bool) -> None:
+    def __init__(self, unit: str = "", *, quiet: bool) -> None:
         self._progress: Any = None
         if quiet or not sys.stderr.isatty():
             return
@@ -153,8 +149,8 @@ class ShareBar:
 
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
         self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._what = what
-        self._task = self._progress.add_task(what, total=1.0)
+        self._unit = self._step = unit
+        self._task = self._progress.add_task(unit, total=1.0)
 
     def __enter__(self) -> Self:
         if self._progress:
@@ -167,15 +163,15 @@ class ShareBar:
         if self._progress:
             self._progress.stop()
 
-    def step(self, what: str, share: float, n_done: int) -> None:
-        """``n_done`` items, and this share of a step, are done; the time that is left is that of the step."""
+    def update_step(self, step: str, share: float, n_done: int) -> None:
+        """``share`` of the named step is done, ``n_done`` items; the remaining time is that of the step."""
         if self._progress:
-            if what != self._what:
-                self._what = what
+            if step != self._step:
+                self._step = step
                 self._progress.reset(self._task)
-            self._progress.update(self._task, completed=share, description=f"{what}: {n_done:,}")
+            self._progress.update(self._task, completed=share, description=f"{step}: {n_done:,}")
 
-    def move(self, share: float, n_done: int) -> None:
-        """``n_done`` items, and this share of everything, are done."""
+    def update(self, share: float, n_done: int) -> None:
+        """``share`` of the whole work is done, ``n_done`` items."""
         if self._progress:
-            self._progress.update(self._task, completed=share, description=f"{n_done:,} {self._what}")
+            self._progress.update(self._task, completed=share, description=f"{n_done:,} {self._unit}")

@@ -1,52 +1,52 @@
-"""Options that several commands share, each described once."""
+"""Options that several commands share, and groups of options that a command receives as one value."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from palda.cli.output import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from palda.data import TextWords, ValueWords
+
 __all__ = [
-    "Algorithm",
-    "AnnotatorKind",
-    "AsCsv",
-    "AsJson",
-    "Blank",
-    "BlankMeans",
-    "CheckpointMinutes",
-    "Classes",
-    "Columns",
-    "DuplicateRule",
-    "Duplicates",
+    "AnnotatorModel",
+    "Annotators",
     "Encoding",
-    "FileFormat",
+    "Engine",
     "Force",
-    "Format",
+    "Gold",
     "Id",
-    "Ignore",
     "Jobs",
-    "LabelPriorChoice",
-    "Layout",
+    "JsonSummary",
     "Model",
-    "Output",
-    "Partial",
-    "PresentAt",
-    "Question",
     "Quiet",
-    "Resume",
     "Seed",
+    "Target",
     "Text",
-    "VoteLayout",
+    "Votes",
+    "WordOptions",
+    "option_groups",
+    "read_options",
+    "target_options",
+    "word_options",
 ]
 
-_FILES = "Files"
-_RUN = "Running"
+_FILES, _MODEL, _WORDS, _RUN = "Files", "Model", "Words", "Running"
+_ROLES = ("annotator", "label", "labels", "value", "time")
 
 
 class FileFormat(StrEnum):
-    """Formats of files that hold votes."""
+    """Formats of vote files."""
 
     AUTO = "auto"
     TABLE = "table"
@@ -58,7 +58,7 @@ class FileFormat(StrEnum):
 
 
 class VoteLayout(StrEnum):
-    """Layouts of tables of votes."""
+    """Layouts of vote tables."""
 
     AUTO = "auto"
     LONG = "long"
@@ -66,8 +66,8 @@ class VoteLayout(StrEnum):
     LISTS = "lists"
 
 
-class DuplicateRule(StrEnum):
-    """What counts when somebody contradicts themselves."""
+class DuplicateVotes(StrEnum):
+    """Rules for contradictory votes of one annotator."""
 
     ERROR = "error"
     LAST = "last"
@@ -75,194 +75,213 @@ class DuplicateRule(StrEnum):
     DROP = "drop"
 
 
-class BlankMeans(StrEnum):
-    """What a blank answer says."""
+class BlankMeaning(StrEnum):
+    """Meanings of a blank answer."""
 
     ABSTAINED = "abstained"
     NONE = "none"
     MISSING = "missing"
 
 
-class AnnotatorKind(StrEnum):
-    """Models of annotators."""
+class AnnotatorModel(StrEnum):
+    """Annotator models."""
 
     TWO_COIN = "two_coin"
     ONE_COIN = "one_coin"
     PER_CLASS = "per_class"
 
 
-class Algorithm(StrEnum):
-    """How topics are fitted."""
-
-    BATCH = "batch"
-    ONLINE = "online"
+def _option(help_: str, *names: str, panel: str | None = None, **settings: Any) -> Any:
+    return typer.Option(*names, help=help_, rich_help_panel=panel, **settings)
 
 
-class LabelPriorChoice(StrEnum):
-    """Label priors."""
-
-    STACKED = "stacked"
-    WORDS = "words"
-    TOPICS = "topics"
-    BASE_RATE = "base_rate"
+def _flag(help_: str, *names: str, panel: str | None = None) -> Any:
+    return _option(help_, *names, panel=panel, show_default="off")
 
 
-Model = Annotated[Path, typer.Argument(help="Model file that palda fit wrote.", show_default=False)]
-
-Format = Annotated[
-    FileFormat, typer.Option("--format", help="What wrote the file of votes; auto looks at it.", rich_help_panel=_FILES)
-]
-Id = Annotated[
-    str | None,
-    typer.Option("--id", help="Column of document ids.", show_default="doc, id, ...", rich_help_panel=_FILES),
-]
-Text = Annotated[
-    str | None,
-    typer.Option("--text", help="Column of texts.", show_default="text, body, ...", rich_help_panel=_FILES),
-]
-Question = Annotated[
-    str | None,
-    typer.Option(
-        "--question",
-        help="Which question of an export holds the labels.",
-        show_default="the only one",
-        rich_help_panel=_FILES,
-    ),
-]
-Classes = Annotated[
-    str | None,
-    typer.Option(
-        "--classes",
-        help="Classes in the order wanted, separated by commas; any other is an error.",
-        show_default="those that occur, sorted",
-        rich_help_panel=_FILES,
-    ),
-]
-Layout = Annotated[
-    VoteLayout,
-    typer.Option("--layout", help="Layout of a table of votes; auto looks at the header.", rich_help_panel=_FILES),
-]
-Partial = Annotated[
-    bool,
-    typer.Option(
-        "--partial",
-        help="A class that a list does not name was not judged, rather than absent.",
-        show_default="off",
-        rich_help_panel=_FILES,
-    ),
-]
-Blank = Annotated[
-    BlankMeans | None,
-    typer.Option(
-        "--blank", help="What a blank answer means.", show_default="depends on the format", rich_help_panel=_FILES
-    ),
-]
-PresentAt = Annotated[
-    float | None,
-    typer.Option(
-        "--present-at",
-        help="Cells are scores, and a score from here up means present.",
-        show_default="cells are 1 and 0",
-        rich_help_panel=_FILES,
-    ),
-]
-Columns = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--column",
-        metavar="ROLE=NAME",
-        help="Column of votes with another name, such as annotator=who; roles: annotator, label, labels, value, time.",
-        show_default="the usual names",
-        rich_help_panel=_FILES,
-    ),
-]
-Ignore = Annotated[
-    str | None,
-    typer.Option(
-        "--ignore",
-        help="Columns of votes to leave out, separated by commas.",
-        show_default="none",
-        rich_help_panel=_FILES,
-    ),
-]
-Duplicates = Annotated[
-    DuplicateRule,
-    typer.Option(
-        "--duplicates",
-        help="What counts when one annotator contradicts themselves.",
-        rich_help_panel=_FILES,
-    ),
-]
-Encoding = Annotated[
-    str | None,
-    typer.Option("--encoding", help="Encoding of text files.", show_default="utf-8", rich_help_panel=_FILES),
-]
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.", show_default="off")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV for machines.", show_default="off")]
-Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        help="Write to a file instead: .csv, .json, .jsonl or .parquet.",
-        show_default="standard output",
-    ),
-]
-Force = Annotated[bool, typer.Option("--force", help="Replace files that are there already.", show_default="off")]
-Quiet = Annotated[
-    bool,
-    typer.Option(
-        "--quiet",
-        "-q",
-        help="No progress and no notes, only results and errors.",
-        show_default="off",
-        rich_help_panel=_RUN,
-    ),
-]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Everything drawn follows from it.", rich_help_panel=_RUN)]
-Jobs = Annotated[
-    int | None,
-    typer.Option("--jobs", "-j", min=1, help="Threads.", show_default="one a core", rich_help_panel=_RUN),
-]
-
-
-def _known_engine(value: str | None) -> str | None:
+def _check_engine(value: str | None) -> str | None:
     from palda.engine import check_engine
 
     try:
         check_engine(value)
     except ValueError:
-        choices = 'threads, dask, or the address of a scheduler, "tcp://host:8786"'
-        raise typer.BadParameter(f"{value} is not known; say {choices}") from None
+        choices = 'threads, dask, or the address of a scheduler such as "tcp://host:8786"'
+        raise typer.BadParameter(f"unknown engine {value}; choose {choices}") from None
     return value
 
 
+Model = Annotated[Path, typer.Argument(help="Model file written by palda fit.", show_default=False)]
+Votes = Annotated[
+    Path | None,
+    typer.Argument(help="Votes on the documents, matched by document id.", show_default="in the document file"),
+]
+Gold = Annotated[
+    Path | None,
+    _option("Known labels: a table like the votes, without annotators.", "--gold", show_default="none"),
+]
+Annotators = Annotated[AnnotatorModel, _option("Annotator model.", panel=_MODEL)]
+Force = Annotated[bool, _flag("Overwrite existing files.", "--force")]
+JsonSummary = Annotated[bool, _flag("Print the summary as JSON.", "--json")]
+Quiet = Annotated[bool, _flag("Print only results and errors.", "--quiet", "-q", panel=_RUN)]
+Seed = Annotated[int, _option("Random seed.", "--seed", min=0, panel=_RUN)]
+Jobs = Annotated[
+    int | None, _option("Number of threads.", "--jobs", "-j", min=1, show_default="one per core", panel=_RUN)
+]
+Id = Annotated[str | None, _option("Column of document ids.", "--id", show_default="doc, id, ...", panel=_FILES)]
+Text = Annotated[str | None, _option("Column of texts.", "--text", show_default="text, body, ...", panel=_FILES)]
+Encoding = Annotated[str | None, _option("Encoding of text files.", show_default="utf-8", panel=_FILES)]
 Engine = Annotated[
     str | None,
-    typer.Option(
-        "--engine",
-        help='Where documents are worked on: threads, dask (processes here), or a Dask scheduler, "tcp://host:8786".',
-        callback=_known_engine,
-        show_default="threads",
-        rich_help_panel=_RUN,
+    _option(
+        'Where to compute: threads, dask (local processes), or the address of a Dask scheduler ("tcp://host:8786").',
+        "--engine", callback=_check_engine, show_default="threads", panel=_RUN,
     ),
-]
-CheckpointMinutes = Annotated[
-    float,
-    typer.Option(
-        "--checkpoint-minutes",
-        min=0,
-        help="How often a long fit writes down how far it is; 0 for never.",
-        rich_help_panel=_RUN,
-    ),
-]
-Resume = Annotated[
-    bool,
-    typer.Option(
-        "--resume",
-        help="Go on from the checkpoint of a fit that was stopped.",
-        show_default="off",
-        rich_help_panel=_RUN,
-    ),
-]
+]  # fmt: skip
+
+
+def option_groups(*, omit: tuple[str, ...] = (), **builders: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator that expands parameters of a command into the options of their builders.
+
+    ``@option_groups(target=target_options)`` replaces the parameter ``target`` by the parameters of
+    ``target_options`` and passes its result to the command. Options in ``omit`` keep their default.
+    """
+
+    def options_of(builder: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+        parameters = inspect.signature(builder, eval_str=True).parameters
+        return {name: parameter for name, parameter in parameters.items() if name not in omit}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(**values: Any) -> None:
+            for name, builder in builders.items():
+                values[name] = builder(**{option: values.pop(option) for option in options_of(builder)})
+            command(**values)
+
+        parameters: list[inspect.Parameter] = []
+        for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+            parameters += options_of(builders[name]).values() if name in builders else [parameter]
+        keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+        run.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in keyword_only}
+        return run
+
+    return decorate
+
+
+def target_options(
+    output: Annotated[
+        Path | None,
+        _option("File to write: .csv, .json, .jsonl or .parquet.", "--output", "-o", show_default="standard output"),
+    ] = None,
+    as_json: Annotated[bool, _flag("Print JSON.", "--json")] = False,
+    as_csv: Annotated[bool, _flag("Print CSV.", "--csv")] = False,
+    force: Force = False,
+) -> Target:
+    """Where a command writes its results."""
+    if as_json and as_csv:
+        raise typer.BadParameter("choose one of --json and --csv")
+    if output is not None:
+        return Target.file(output, force=force)
+    return Target(None, "json" if as_json else "csv" if as_csv else "text")
+
+
+@dataclass(frozen=True)
+class WordOptions:
+    """How documents become word counts; the defaults are those of the command line."""
+
+    language: str | None = "english"
+    min_count: int = 2
+    ngrams: int = 1
+    bins: int = 5
+
+    def text_words(self) -> TextWords:
+        """Transformer for texts."""
+        from palda.data import TextWords
+
+        return TextWords(self.language, min_count=self.min_count, ngrams=(1, self.ngrams))
+
+    def value_words(self, seed: int = 0) -> ValueWords:
+        """Transformer for numbers."""
+        from palda.data import ValueWords
+
+        return ValueWords(self.bins, random_state=seed)
+
+
+def word_options(
+    language: Annotated[
+        str, _option("Language of stemmer and stop words; none disables both.", panel=_WORDS)
+    ] = "english",
+    min_count: Annotated[int, _option("Minimum number of occurrences of a word.", min=1, panel=_WORDS)] = 2,
+    ngrams: Annotated[int, _option("Maximum number of words in an n-gram.", min=1, max=5, panel=_WORDS)] = 1,
+    bins: Annotated[int, _option("Bins per feature if documents are numbers.", min=2, panel=_WORDS)] = 5,
+) -> WordOptions:
+    """How documents become word counts."""
+    return WordOptions(None if language == "none" else language, min_count, ngrams, bins)
+
+
+def read_options(
+    format_: Annotated[
+        FileFormat, _option("Program that wrote the vote file; auto detects it.", "--format", panel=_FILES)
+    ] = FileFormat.AUTO,
+    id_: Id = None,
+    text: Text = None,
+    question: Annotated[
+        str | None,
+        _option("Question of an export that holds the labels.", show_default="the only one", panel=_FILES),
+    ] = None,
+    classes: Annotated[
+        str | None,
+        _option(
+            "Classes in the desired order, separated by commas; any other class is an error.",
+            show_default="all that occur, sorted", panel=_FILES,
+        ),
+    ] = None,
+    layout: Annotated[
+        VoteLayout, _option("Layout of the vote table; auto detects it from the header.", panel=_FILES)
+    ] = VoteLayout.AUTO,
+    partial: Annotated[
+        bool, _flag("Treat unlisted classes as not judged (default: absent).", "--partial", panel=_FILES)
+    ] = False,
+    blank: Annotated[
+        BlankMeaning | None,
+        _option("Meaning of a blank answer.", show_default="depends on the format", panel=_FILES),
+    ] = None,
+    present_at: Annotated[
+        float | None,
+        _option(
+            "Cells are scores; a class is present if its score is at least this value.",
+            show_default="cells are 1 or 0", panel=_FILES,
+        ),
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        _option(
+            f"Column for a role of the votes, such as annotator=worker; roles: {', '.join(_ROLES)}.",
+            metavar="ROLE=NAME", show_default="the usual names", panel=_FILES,
+        ),
+    ] = None,
+    ignore: Annotated[
+        str | None,
+        _option("Columns of the vote table to ignore, separated by commas.", show_default="none", panel=_FILES),
+    ] = None,
+    duplicates: Annotated[
+        DuplicateVotes,
+        _option("Which of several contradictory votes of an annotator to keep; error refuses them.", panel=_FILES),
+    ] = DuplicateVotes.ERROR,
+    encoding: Encoding = None,
+) -> dict[str, Any]:  # fmt: skip
+    """How files are read: the arguments of ``palda.io.ReadOptions``."""
+    roles = tuple((role.strip(), name) for role, _, name in (pair.partition("=") for pair in column or []))
+    for role, name in roles:
+        if role not in _ROLES or not name:
+            raise typer.BadParameter(f"write --column ROLE=NAME, such as annotator=worker, not {role!r}={name!r}")
+    return {
+        "format": format_.value, "id": id_, "text": text, "question": question, "classes": _names(classes) or None,
+        "layout": layout.value, "partial": partial, "blank": None if blank is None else blank.value,
+        "present_at": present_at, "columns": roles, "ignore": _names(ignore), "duplicates": duplicates.value,
+        "encoding": encoding,
+    }  # fmt: skip
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())

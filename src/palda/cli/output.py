@@ -1,4 +1,4 @@
-"""Results as CSV, JSON, JSON lines or Parquet: to standard output, or to a file that appears whole or not at all."""
+"""Results as text, CSV, JSON, JSON lines or Parquet, on standard output or in a file."""
 
 from __future__ import annotations
 
@@ -8,108 +8,114 @@ import math
 import os
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TextIO
 
-from palda.cli.console import print_view, printable, results
+from palda.cli.console import print_table, printable, standard_output
 from palda.errors import PaldaError
-from palda.io import atomic
+from palda.io import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from palda.report import View
+    from palda.report import TableView
 
     Record = dict[str, Any]
 
-__all__ = ["check_target", "emit_records", "emit_view", "form_of", "label_text", "replacing"]
+__all__ = ["Target", "check_target", "json_text", "labels_cell", "new_file", "write_records", "write_table"]
 
-_SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".parquet": "parquet"}
+_FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".parquet": "parquet"}
 
 
-def form_of(output: Path | None, *, as_json: bool, as_csv: bool) -> str:
-    """How results are to be written: what the file's name says, else the flags, else for people."""
-    if output is None:
-        return "json" if as_json else "csv" if as_csv else "people"
-    suffix = output.suffix.lower()
-    if suffix not in _SUFFIXES:
-        raise PaldaError(f"{output}: results are written to .csv, .json, .jsonl or .parquet; choose such a name")
-    return _SUFFIXES[suffix]
+@dataclass(frozen=True)
+class Target:
+    """Where results go: a file whose suffix gives the format, or standard output (``path`` is None)."""
+
+    path: Path | None
+    format: str
+    """``"text"`` (standard output only), ``"csv"``, ``"json"``, ``"jsonl"`` or ``"parquet"``."""
+    force: bool = False
+
+    @classmethod
+    def file(cls, path: Path, *, force: bool = False) -> Target:
+        """A file; raises ``PaldaError`` before the work starts if it cannot be written."""
+        if path.suffix.lower() not in _FORMATS:
+            raise PaldaError(f"{path}: results are written to .csv, .json, .jsonl or .parquet; choose such a name")
+        check_target(path, force=force)
+        return cls(path, _FORMATS[path.suffix.lower()], force)
 
 
 def check_target(path: Path, *, force: bool) -> None:
-    """Complain now rather than after the work about a file that could not be written."""
+    """Raise ``PaldaError`` if ``path`` exists (without ``force``) or cannot be written."""
     if path.is_dir():
-        raise PaldaError(f"{path} is a folder; name a file in it")
+        raise PaldaError(f"{path} is a folder; give the name of a file")
     if path.exists() and not force:
-        raise PaldaError(f"{path} is there already; pass --force to replace it, or choose another name")
+        raise PaldaError(f"{path} already exists; pass --force to overwrite it, or choose another name")
     if not path.parent.is_dir():
         raise PaldaError(f"{path} cannot be written: there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):
-        raise PaldaError(f"{path} cannot be written: the folder {path.parent} does not allow it")
+        raise PaldaError(f"{path} cannot be written: no permission to write to the folder {path.parent}")
 
 
 @contextmanager
-def replacing(path: Path, *, force: bool) -> Iterator[Path]:
-    """A file to write to; it takes the place of ``path`` if all goes well, and vanishes otherwise."""
+def new_file(path: Path, *, force: bool) -> Iterator[Path]:
+    """A temporary file that replaces ``path`` when the block succeeds and is removed otherwise."""
     check_target(path, force=force)
     try:
-        with atomic.replacing(path) as unfinished:
+        with replacing(path) as unfinished:
             yield unfinished
-    except OSError as refused:
-        raise PaldaError(f"{path} cannot be written: {refused.strerror or refused}") from refused
+    except OSError as error:
+        raise PaldaError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def emit_view(view: View, output: Path | None, form: str, *, force: bool = False) -> None:
-    """A table, all at once."""
-    if output is None and form == "people":
-        with results():
-            print_view(view)
-    else:
-        emit_records([view.rows], output, form, force=force)
-
-
-def emit_records(blocks: Iterable[Sequence[Record]], output: Path | None, form: str, *, force: bool = False) -> None:
-    """Records as they come, so that there may be any number of them.
-
-    A list in a cell of CSV is written ``a;b``, and a mapping as a column for each of its keys.
-    """
-    if form == "parquet" and output is not None:
-        with replacing(output, force=force) as unfinished:
-            _write_parquet(blocks, unfinished)
+def write_table(view: TableView, target: Target) -> None:
+    """Write a table; as aligned text if the target's format is ``"text"``."""
+    if target.format != "text":
+        write_records([view.rows], target)
         return
-    write = {"people": _write_lines, "csv": _write_csv, "json": _write_json, "jsonl": _write_json_lines}[form]
-    with _stream(output, force=force) as stream:
-        write(blocks, stream)
+    headings = [name.replace("_", " ") for name in view.columns]
+    numeric = [any(isinstance(row.get(name), (int, float)) for row in view.rows) for name in view.columns]
+    with standard_output():
+        print_table(view.title, headings, view.texts(), view.notes, numeric=numeric)
 
 
-@contextmanager
-def _stream(output: Path | None, *, force: bool) -> Iterator[TextIO]:
-    if output is None:
-        with results():
-            yield sys.stdout
-    else:
-        with (
-            replacing(output, force=force) as unfinished,
-            unfinished.open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream,
-        ):
-            yield stream
+def write_records(blocks: Iterable[Sequence[Record]], target: Target) -> None:
+    """Write records block by block, so that their number is not limited by memory.
+
+    CSV holds a list as ``a;b`` and probabilities in one column per class.
+    """
+    if target.path is None:
+        with standard_output():
+            _WRITERS[target.format](blocks, sys.stdout)
+        return
+    with new_file(target.path, force=target.force) as unfinished:
+        if target.format == "parquet":
+            _write_parquet(blocks, unfinished)
+        else:
+            with unfinished.open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream:
+                _WRITERS[target.format](blocks, stream)
 
 
-def label_text(labels: Sequence[str]) -> str:
-    """Labels in one cell, as ``read_votes`` understands them."""
+def labels_cell(labels: Sequence[str]) -> str:
+    """Labels in one cell, in a form that ``read_votes`` reads."""
     if any(";" in label or label.startswith("[") or label != label.strip() for label in labels):
         return json.dumps(list(labels), ensure_ascii=False)
     return ";".join(labels)
 
 
-def _write_lines(blocks: Iterable[Sequence[Record]], stream: TextIO) -> None:
-    """A line a document: its labels with their probabilities, then the words that spoke for them."""
+def json_text(record: Record, indent: int | None = None) -> str:
+    """A record as JSON; NaN becomes null."""
+    return json.dumps(_json_value(record), ensure_ascii=False, indent=indent)
+
+
+def _write_text(blocks: Iterable[Sequence[Record]], stream: TextIO) -> None:
+    """One line per document with its labels and probabilities, then one line per label with its word evidence."""
     for record in chain.from_iterable(blocks):
-        found = [f"{label} {record['probabilities'][label]:.2f}" for label in record["labels"]]
-        lines = [f"{record['doc']}: {', '.join(found) or '(none)'}"]
-        lines += [f"    {label}: {_words_text(words)}" for label, words in record.get("words", {}).items()]
+        labels = [f"{label} {record['probabilities'][label]:.2f}" for label in record["labels"]]
+        lines = [f"{record['doc']}: {', '.join(labels) or '(none)'}"]
+        lines += [f"    {label}: {_evidence_text(words)}" for label, words in record.get("words", {}).items()]
         stream.writelines(f"{printable(line)}\n" for line in lines)
 
 
@@ -124,16 +130,19 @@ def _write_csv(blocks: Iterable[Sequence[Record]], stream: TextIO) -> None:
 
 
 def _write_json(blocks: Iterable[Sequence[Record]], stream: TextIO) -> None:
-    before = "[\n"
+    separator = "[\n"
     for record in chain.from_iterable(blocks):
-        stream.write(f"{before} {json.dumps(_plain(record), ensure_ascii=False)}")
-        before = ",\n"
-    stream.write("[]\n" if before == "[\n" else "\n]\n")
+        stream.write(f"{separator} {json_text(record)}")
+        separator = ",\n"
+    stream.write("[]\n" if separator == "[\n" else "\n]\n")
 
 
 def _write_json_lines(blocks: Iterable[Sequence[Record]], stream: TextIO) -> None:
     for record in chain.from_iterable(blocks):
-        stream.write(json.dumps(_plain(record), ensure_ascii=False) + "\n")
+        stream.write(json_text(record) + "\n")
+
+
+_WRITERS = {"text": _write_text, "csv": _write_csv, "json": _write_json, "jsonl": _write_json_lines}
 
 
 def _write_parquet(blocks: Iterable[Sequence[Record]], path: Path) -> None:
@@ -153,28 +162,25 @@ def _write_parquet(blocks: Iterable[Sequence[Record]], path: Path) -> None:
 
 
 def _flat(record: Record) -> Record:
-    """Record in which every cell is a number or a text."""
+    """The record with a number or a text in every cell."""
     cells: Record = {}
     for name, value in record.items():
         if name == "probabilities":
             cells |= {f"p_{label}": probability for label, probability in value.items()}
         elif isinstance(value, dict):
-            cells[name] = " | ".join(f"{label}: {_words_text(words)}" for label, words in value.items())
+            cells[name] = " | ".join(f"{label}: {_evidence_text(words)}" for label, words in value.items())
         elif isinstance(value, (list, tuple)):
-            cells[name] = label_text(value)
+            cells[name] = labels_cell(value)
         else:
-            cells[name] = _plain(value)
+            cells[name] = _json_value(value)
     return cells
 
 
-def _words_text(words: Sequence[tuple[str, float]]) -> str:
+def _evidence_text(words: Sequence[tuple[str, float]]) -> str:
     return ", ".join(f"{word} {weight:+.2f}" for word, weight in words)
 
 
-def _plain(value: Any) -> Any:
-    """Value as JSON knows it; what could not be measured is null."""
+def _json_value(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _plain(cell) for name, cell in value.items()}
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    return value
+        return {name: _json_value(cell) for name, cell in value.items()}
+    return None if isinstance(value, float) and math.isnan(value) else value

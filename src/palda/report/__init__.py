@@ -1,42 +1,42 @@
-"""The HTML report about a fitted model."""
+"""The HTML report on a fitted model, and the summaries and tables of the command line."""
 
 from __future__ import annotations
 
 from palda.report.documents import selected_documents
+from palda.report.inputs import ReportInputs, report_inputs
 from palda.report.page import render_report, write_report
-from palda.report.views import (
-    CrowdSummary,
-    FitSummary,
-    View,
-    annotator_view,
-    class_view,
-    crowd_summary,
-    fit_summary,
+from palda.report.summaries import CrowdSummary, FitSummary, crowd_summary, fit_summary
+from palda.report.tables import (
+    TableView,
+    annotator_table,
+    class_table,
     label_records,
     majority_shares,
-    rate_view,
-    score_view,
-    shown_words,
-    suggestion_view,
-    topic_view,
+    rate_table,
+    score_table,
+    suggestion_table,
+    topic_table,
 )
+from palda.report.topics import display_words
 
 __all__ = [
     "CrowdSummary",
     "FitSummary",
-    "View",
-    "annotator_view",
-    "class_view",
+    "ReportInputs",
+    "TableView",
+    "annotator_table",
+    "class_table",
     "crowd_summary",
+    "display_words",
     "fit_summary",
     "label_records",
     "majority_shares",
-    "rate_view",
+    "rate_table",
     "render_report",
-    "score_view",
+    "report_inputs",
+    "score_table",
     "selected_documents",
-    "shown_words",
-    "suggestion_view",
-    "topic_view",
+    "suggestion_table",
+    "topic_table",
     "write_report",
 ]

@@ -1,4 +1,4 @@
-"""What the report says about annotators, as plain records: quality, verdicts, and who agrees with whom."""
+"""Annotators: quality, verdicts, and agreement between pairs of annotators."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import numpy as np
 
 from palda import metrics
 from palda.models.crowd import VERDICTS
-from palda.report.records import LARGEST_HEAT, Heat, rounded, shortened
+from palda.report.values import MAX_HEATMAP_NAMES, Heatmap, rounded_rows, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
     from palda.data import Votes
-    from palda.report.records import Material
+    from palda.report.inputs import ReportInputs
 
-__all__ = ["AnnotatorRow", "VerdictRow", "annotator_heat", "annotator_rows", "opposite_pairs", "verdict_rows"]
+__all__ = ["AnnotatorRow", "VerdictRow", "agreement_heatmap", "annotator_rows", "extreme_pairs", "verdict_rows"]
 
-MOST_ANNOTATORS = 500
-"""Rows of the table of annotators; those with the most votes are shown."""
+MAX_ANNOTATORS = 500
+"""Rows of the annotator table; those with the most votes are shown."""
 
-_LEAST_SHARED = 20
-"""Two annotators with fewer labels in common are not compared by name."""
+_MIN_SHARED_LABELS = 20
+"""Pairs of annotators with fewer labels in common are not listed by name."""
 
 
 @dataclass(frozen=True)
 class AnnotatorRow:
-    """An annotator, as the table shows it."""
+    """A row of the annotator table."""
 
     name: str
     quality: float
@@ -44,7 +44,7 @@ class AnnotatorRow:
 
 @dataclass(frozen=True)
 class VerdictRow:
-    """How many annotators have a verdict, and how many votes are theirs."""
+    """Number of annotators with a verdict, and of their votes."""
 
     verdict: str
     n_annotators: int
@@ -52,8 +52,8 @@ class VerdictRow:
     vote_share: float
 
 
-def annotator_rows(material: Material) -> list[AnnotatorRow]:
-    """Annotators from best to worst; of very many, those with the most votes."""
+def annotator_rows(inputs: ReportInputs) -> list[AnnotatorRow]:
+    """Annotators in descending order of quality; at most ``MAX_ANNOTATORS``, those with the most votes."""
     return [
         AnnotatorRow(
             name=shortened(row["annotator"]),
@@ -65,30 +65,32 @@ def annotator_rows(material: Material) -> list[AnnotatorRow]:
             n_votes=row["n_votes"],
             verdict=row["verdict"],
         )
-        for row in _busiest(material, MOST_ANNOTATORS).round(4).to_dict("records")
+        for row in _most_active(inputs, MAX_ANNOTATORS).round(4).to_dict("records")
     ]
 
 
-def verdict_rows(material: Material) -> list[VerdictRow]:
-    """Votes over verdicts: who has the say."""
-    table = material.model.annotator_quality_
-    people = Counter(table["verdict"])
-    votes = {verdict: int(table["n_votes"][table["verdict"] == verdict].sum()) for verdict in VERDICTS}
-    total = max(sum(votes.values()), 1)
+def verdict_rows(inputs: ReportInputs) -> list[VerdictRow]:
+    """Annotators and votes per verdict."""
+    table = inputs.model.annotator_quality_
+    n_annotators = Counter(table["verdict"])
+    n_votes = {verdict: int(table["n_votes"][table["verdict"] == verdict].sum()) for verdict in VERDICTS}
+    total = max(sum(n_votes.values()), 1)
     return [
-        VerdictRow(name, people[name], votes[name], round(votes[name] / total, 4)) for name in VERDICTS if people[name]
+        VerdictRow(verdict, n_annotators[verdict], n_votes[verdict], round(n_votes[verdict] / total, 4))
+        for verdict in VERDICTS
+        if n_annotators[verdict]
     ]
 
 
-def annotator_heat(material: Material) -> Heat | None:
-    """Who agrees with whom, beyond chance (Cohen's kappa), from the best annotator to the worst."""
-    if material.votes is None or not material.has_crowd or len(material.model.annotators_) < 2:
+def agreement_heatmap(inputs: ReportInputs) -> Heatmap | None:
+    """Cohen's kappa of each pair of annotators, in descending order of quality."""
+    if inputs.votes is None or not inputs.has_crowd or len(inputs.model.annotators_) < 2:
         return None
-    table = _busiest(material, LARGEST_HEAT)
-    place = np.argsort(np.argsort(table.index.to_numpy()))  # of each shown annotator among those compared
-    pairs = metrics.annotator_pairs(_votes_of(material.votes, table.index.to_numpy()))
+    table = _most_active(inputs, MAX_HEATMAP_NAMES)
+    order = np.argsort(np.argsort(table.index.to_numpy()))  # row of each annotator among the compared ones
+    pairs = metrics.annotator_pairs(_votes_of(inputs.votes, table.index.to_numpy()))
     kappa, agreement, shared = (
-        pairs.matrix(values)[np.ix_(place, place)] for values in (pairs.kappa, pairs.agreement, pairs.n_shared)
+        pairs.matrix(values)[np.ix_(order, order)] for values in (pairs.kappa, pairs.agreement, pairs.n_shared)
     )
     details = [
         [
@@ -98,20 +100,20 @@ def annotator_heat(material: Material) -> Heat | None:
         for i in range(len(table))
     ]
     names = [shortened(name) for name in table["annotator"]]
-    return Heat(names, rounded(kappa), details, len(material.model.annotators_))
+    return Heatmap(names, rounded_rows(kappa), details, len(inputs.model.annotators_))
 
 
-def _busiest(material: Material, n: int) -> pd.DataFrame:
-    """The annotators with the most votes, from best to worst."""
-    table = material.model.annotator_quality_.nlargest(n, "n_votes", keep="first")
+def _most_active(inputs: ReportInputs, n: int) -> pd.DataFrame:
+    """The annotators with the most votes, in descending order of quality."""
+    table = inputs.model.annotator_quality_.nlargest(n, "n_votes", keep="first")
     return table.sort_values("quality", ascending=False, kind="stable")
 
 
-def _votes_of(votes: Votes, people: NDArray[np.int64]) -> Votes:
-    """The votes of some annotators, who are renumbered in their old order: all pairs of a large crowd are too many."""
-    people = np.sort(people)
+def _votes_of(votes: Votes, annotators: NDArray[np.int64]) -> Votes:
+    """The votes of some annotators, who are renumbered; all pairs of a large crowd would be too many."""
+    annotators = np.sort(annotators)
     number_of = np.full(votes.n_annotators, -1, dtype=np.int32)
-    number_of[people] = np.arange(len(people), dtype=np.int32)
+    number_of[annotators] = np.arange(len(annotators), dtype=np.int32)
     kept = number_of[votes.annotator] >= 0
     return replace(
         votes,
@@ -119,7 +121,7 @@ def _votes_of(votes: Votes, people: NDArray[np.int64]) -> Votes:
         annotator=number_of[votes.annotator[kept]],
         label=votes.label[kept],
         value=votes.value[kept],
-        annotators=votes.annotators[people],
+        annotators=votes.annotators[annotators],
         abstained=votes.abstained[:0],
     )
 
@@ -128,13 +130,13 @@ def _equal_votes(agreement: float, shared: float) -> str:
     return f"{agreement:.0%} of {shared:.0f} votes equal"
 
 
-def opposite_pairs(material: Material, n_pairs: int = 5) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The pairs of annotators that agree most and least, among those with enough labels in common."""
-    if material.votes is None or not material.has_crowd:
+def extreme_pairs(inputs: ReportInputs, n_pairs: int = 5) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The pairs of annotators with the highest and the lowest kappa, among those with enough labels in common."""
+    if inputs.votes is None or not inputs.has_crowd:
         return [], []
-    votes = _votes_of(material.votes, _busiest(material, MOST_ANNOTATORS).index.to_numpy())
+    votes = _votes_of(inputs.votes, _most_active(inputs, MAX_ANNOTATORS).index.to_numpy())
     pairs = metrics.annotator_pairs(votes)
-    usable = np.flatnonzero((pairs.n_shared >= _LEAST_SHARED) & np.isfinite(pairs.kappa))
+    usable = np.flatnonzero((pairs.n_shared >= _MIN_SHARED_LABELS) & np.isfinite(pairs.kappa))
     order = usable[np.argsort(-pairs.kappa[usable], kind="stable")]
     names = votes.annotators
 

@@ -1,1 +1,1 @@
-"""The commands, a few a file; they import what they need when they run, so that help answers at once."""
+"""One file per command. Commands import large packages when they run, so that help answers at once."""

@@ -1,5 +1,5 @@
 "use strict";
-// Draws the report from the data in the page. Text enters the page by textContent alone, never as markup.
+// Draws the report from the data in the page. Names and texts are set as textContent, never as markup.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const SVG = "http://www.w3.org/2000/svg";
@@ -26,7 +26,7 @@
     return node;
   }
 
-  // ---- charts: a tip under the mouse, and the same words for those who move by arrow keys
+  // ---- charts: a tooltip under the mouse; arrow keys show and announce the same text
 
   function showTip(text, x, y) {
     tip.textContent = text;
@@ -38,7 +38,7 @@
 
   function hideTip() { tip.hidden = true; }
 
-  /** Marks are {node, text}; `step(at, key)` says where an arrow key leads. */
+  /** Makes marks {node, text} explorable; `step(at, key)` returns the mark to which an arrow key moves. */
   function explorable(svg, marks, step) {
     let at = -1;
     const leave = () => { if (at >= 0) marks[at].node.classList.remove("at"); hideTip(); };
@@ -61,7 +61,7 @@
       enter(next);
       const box = marks[at].node.getBoundingClientRect();
       showTip(marks[at].text, box.right, box.bottom);
-      byId("say").textContent = marks[at].text;
+      byId("announcement").textContent = marks[at].text;
     });
   }
 
@@ -71,7 +71,7 @@
     holder.replaceChildren();
     return draw(holder, "svg", {
       width, height, viewBox: `0 0 ${width} ${height}`, tabindex: 0, role: "application",
-      "aria-roledescription": "chart", "aria-label": `${name}; arrow keys move from value to value`,
+      "aria-roledescription": "chart", "aria-label": `${name}; use the arrow keys to move between values`,
     });
   }
 
@@ -79,15 +79,15 @@
     const rough = (high - low) / n || 1;
     const power = 10 ** Math.floor(Math.log10(rough));
     const size = [1, 2, 5, 10].map((by) => by * power).find((by) => by >= rough);
-    const found = [];
-    for (let value = Math.ceil(low / size) * size; value <= high + size * 1e-9; value += size) found.push(value);
-    return found;
+    const values = [];
+    for (let value = Math.ceil(low / size) * size; value <= high + size * 1e-9; value += size) values.push(value);
+    return values;
   }
 
   const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 });
   const short = (value) => compact.format(value).replace("-", "−");
 
-  /** Axes over the given ranges; gives back the maps from values to places. */
+  /** Draws axes over the given ranges; returns the functions from values to coordinates. */
   function axes(svg, size, xRange, yRange, names) {
     const edge = { left: 66, right: 12, top: 10, bottom: 40 };
     const x = (value) => edge.left + (value - xRange[0]) / (xRange[1] - xRange[0] || 1) * (size.width - edge.left - edge.right);
@@ -121,7 +121,7 @@
 
   function histogram(holder, counts) {
     const size = { width: holder.clientWidth, height: 200 };
-    const svg = canvas(holder, size.width, size.height, "How certain labels are");
+    const svg = canvas(holder, size.width, size.height, "Certainty of the labels");
     const place = axes(svg, size, [0, 1], [0, Math.max(...counts)], { x: "probability of a label" });
     const marks = counts.map((count, bin) => {
       const [from, to] = [bin / counts.length, (bin + 1) / counts.length];
@@ -156,7 +156,7 @@
         class: value === null ? "blank" : value < 0 ? "minus" : "plus",
         "fill-opacity": value === null ? 1 : Math.min(1, .04 + Math.abs(value)).toFixed(2),
       });
-      const what = i === j ? heat.names[i] : `${heat.names[i]} and ${heat.names[j]}: ${value === null ? "not known" : `${word} ${fixed(value)}`}`;
+      const what = i === j ? heat.names[i] : `${heat.names[i]} and ${heat.names[j]}: ${value === null ? "unknown" : `${word} ${fixed(value)}`}`;
       if (value !== null && cell >= 34) {
         const place = { class: Math.abs(value) < .75 ? "cell" : "cell strong", x: margin + (j + .5) * cell, y: margin + (i + .5) * cell + 4 };
         draw(svg, "text", { ...place, "text-anchor": "middle" }, fixed(value));
@@ -173,7 +173,7 @@
     pairs.sort((a, b) => Math.abs(b[0]) - Math.abs(a[0]));
     const items = pairs.slice(0, 5).map(([value, i, j]) => make("li", {},
       make("span", { class: "name" }, heat.names[i]), " and ", make("span", { class: "name" }, heat.names[j]), `: ${fixed(value)}`));
-    byId("correlation-list").replaceChildren(make("p", { class: "hint" }, "Strongest:"), make("ul", { class: "findings" }, ...items));
+    byId("correlation-list").replaceChildren(make("p", { class: "hint" }, "Strongest correlations:"), make("ul", { class: "findings" }, ...items));
   }
 
   function calibration() {
@@ -182,32 +182,32 @@
     const curves = (chosen === "" ? data.classes : [data.classes[Number(chosen)]]).map((row) => row.curve).filter((curve) => curve);
     const points = [];
     for (let bin = 0; bin < 10; bin += 1) {
-      let [n, predicted, found] = [0, 0, 0];
+      let [n, predicted, observed] = [0, 0, 0];
       for (const curve of curves) {
         n += curve.count[bin];
         predicted += curve.count[bin] * (curve.predicted[bin] || 0);
-        found += curve.count[bin] * (curve.found[bin] || 0);
+        observed += curve.count[bin] * (curve.observed[bin] || 0);
       }
-      if (n) points.push({ x: predicted / n, y: found / n, text: `${counted(n, "label")} predicted at ${(predicted / n).toFixed(2)}: ${(found / n).toFixed(2)} present` });
+      if (n) points.push({ x: predicted / n, y: observed / n, text: `${counted(n, "label")} with mean prediction ${(predicted / n).toFixed(2)}; mean consensus ${(observed / n).toFixed(2)}` });
     }
-    lineChart(holder, points, { name: "Calibration", x: "predicted from words", xRange: [0, 1], yRange: [0, 1], diagonal: true, height: 300, radius: 5 });
+    lineChart(holder, points, { name: "Calibration", x: "predicted probability", xRange: [0, 1], yRange: [0, 1], diagonal: true, height: 300, radius: 5 });
   }
 
-  function rounds(id, values, name, what) {
-    const points = values.map((value, i) => ({ x: i + 1, y: value, text: `${what} ${i + 1}: ${value.toLocaleString("en")}` }));
-    lineChart(byId(id), points, { name, x: what, whole: true, radius: values.length > 60 ? 2 : 4 });
+  function iterations(id, values, name, unit) {
+    const points = values.map((value, i) => ({ x: i + 1, y: value, text: `${unit} ${i + 1}: ${value.toLocaleString("en")}` }));
+    lineChart(byId(id), points, { name, x: unit, whole: true, radius: values.length > 60 ? 2 : 4 });
   }
 
   function charts() {
     if (data.summary.histogram) histogram(byId("certainty"), data.summary.histogram);
-    if (data.agreement) heatMap(byId("agreement"), data.agreement, "Who agrees with whom", "kappa");
-    if (data.correlation) heatMap(byId("correlation"), data.correlation, "Which classes come together", "correlation");
+    if (data.agreement) heatMap(byId("agreement"), data.agreement, "Agreement between annotators", "kappa");
+    if (data.correlation) heatMap(byId("correlation"), data.correlation, "Correlation between classes", "correlation");
     if (byId("calibration")) calibration();
-    if (data.fit.bounds.length) rounds("bound", data.fit.bounds, "Bound of the topics", "round");
-    if (byId("hidden")) rounds("hidden", data.fit.vote_log_likelihoods, "Log-likelihood of hidden votes", "turn");
+    if (data.fit.bounds.length) iterations("bound", data.fit.bounds, "Lower bound of the topics", "iteration");
+    if (byId("held-out")) iterations("held-out", data.fit.vote_log_likelihoods, "Log-likelihood of held-out votes", "round");
   }
 
-  // ---- tables: sorted by their headings, filtered by what is typed
+  // ---- tables: sorting by column, filtering by text
 
   function valueOf(row, key) {
     const cell = row.querySelector(`[data-key="${key}"]`);
@@ -226,7 +226,7 @@
         heading.setAttribute("aria-sort", falling ? "descending" : "ascending");
         const keyed = [...body.rows].map((row) => ({ row, text: valueOf(row, button.dataset.key) }));
         keyed.sort((a, b) => {
-          if (!isText && (a.text === "") !== (b.text === "")) return a.text === "" ? 1 : -1; // unknown comes last
+          if (!isText && (a.text === "") !== (b.text === "")) return a.text === "" ? 1 : -1; // unknown values come last
           const order = isText ? a.text.localeCompare(b.text, "en", { numeric: true }) : Number(a.text) - Number(b.text);
           return falling ? -order : order;
         });
@@ -236,14 +236,14 @@
   }
 
   function filterAnnotators() {
-    const wanted = byId("annotator-search").value.trim().toLowerCase();
+    const query = byId("annotator-search").value.trim().toLowerCase();
     const verdict = byId("annotator-verdict").value;
     const rows = byId("annotator-table").tBodies[0].rows;
     let n = 0;
     for (const row of rows) {
-      const fits = valueOf(row, "name").toLowerCase().includes(wanted) && (!verdict || valueOf(row, "verdict") === verdict);
-      row.hidden = !fits;
-      n += fits ? 1 : 0;
+      const isShown = valueOf(row, "name").toLowerCase().includes(query) && (!verdict || valueOf(row, "verdict") === verdict);
+      row.hidden = !isShown;
+      n += isShown ? 1 : 0;
     }
     byId("annotator-count").textContent = `${n} of ${counted(rows.length, "annotator")}`;
   }
@@ -251,12 +251,12 @@
   // ---- topics
 
   function wordList(words, side) {
-    const most = Math.max(...words.map(([, strength]) => strength), 1e-9);
+    const max = Math.max(...words.map(([, strength]) => strength), 1e-9);
     return make("ul", { class: "words" }, ...words.map(([word, strength, rate]) => {
       const bar = make("span", { class: `meter ${side}`, "aria-hidden": "true" }, make("span"));
-      bar.firstChild.style.width = percent(strength / most, 1);
+      bar.firstChild.style.width = percent(strength / max, 1);
       const times = Math.exp(strength);
-      return make("li", { title: `${strength.toFixed(2)} nats; ${percent(rate, 2)} of the words` },
+      return make("li", { title: `evidence ${strength.toFixed(2)} nats; ${percent(rate, 2)} of the words` },
         make("span", { class: "name" }, data.vocabulary[word]), bar, make("span", { class: "number" }, `${times >= 1000 ? ">1000" : times.toFixed(1)} ×`));
     }));
   }
@@ -268,15 +268,15 @@
 
   function showTopics() {
     const position = Number(byId("topic-class").value);
-    const found = data.class_topics[position];
-    if (!found) return;
+    const states = data.class_topics[position];
+    if (!states) return;
     const name = data.classes[position].name;
     const half = (state, words, shares, side) => make("div", {},
-      make("h3", {}, make("span", { class: "name" }, name), ` ${state}: words it brings`),
-      words.length ? wordList(words, side) : make("p", { class: "hint" }, "No word is more frequent in this state."),
-      make("h3", {}, "Topics it speaks through"), topicList(shares));
+      make("h3", {}, make("span", { class: "name" }, name), ` ${state}: characteristic words`),
+      words.length ? wordList(words, side) : make("p", { class: "hint" }, "No word is more frequent here."),
+      make("h3", {}, "Topics"), topicList(shares));
     byId("topic-view").replaceChildren(
-      half("present", found.present, found.present_topics, "plus"), half("absent", found.absent, found.absent_topics, "minus"));
+      half("present", states.present, states.present_topics, "plus"), half("absent", states.absent, states.absent_topics, "minus"));
   }
 
   // ---- documents
@@ -301,18 +301,18 @@
     bar.firstChild.style.width = percent(label.prob, 1);
     return make("div", { class: "label" },
       make("h3", {}, make("span", { class: "name" }, data.class_names[label.label]), make("span", {}, bar, ` ${percent(label.prob)}`)),
-      voteLine("Present, say:", "for", label.yes), voteLine("Absent, say:", "against", label.no),
-      wordLine("Words for it:", "for", label.words.pro), wordLine("Words against it:", "against", label.words.con),
-      label.words.rest === null ? null : make("p", { class: "hint" }, `Everything else: ${signed(label.words.rest)} nats`));
+      voteLine("Votes for present:", "for", label.yes), voteLine("Votes for absent:", "against", label.no),
+      wordLine("Words for the label:", "for", label.words.pro), wordLine("Words against the label:", "against", label.words.con),
+      label.words.rest === null ? null : make("p", { class: "hint" }, `All other evidence: ${signed(label.words.rest)} nats`));
   }
 
   function documentItem(entry) {
     const present = entry.labels.filter((label) => label.prob >= .5).map((label) => data.class_names[label.label]);
-    const facts = [`${entry.doubt.toFixed(2)} labels expected wrong`];
-    if (entry.contested !== null) facts.unshift(`${percent(entry.contested)} of votes against the majority`);
+    const facts = [`${entry.expected_errors.toFixed(2)} expected label errors`];
+    if (entry.disagreement !== null) facts.unshift(`${percent(entry.disagreement)} of votes against the majority`);
     const start = (entry.text || "").slice(0, 200).trim();
     const item = make("details", {}, make("summary", {},
-      make("span", { class: "name" }, entry.id), make("span", {}, present.join(", ") || "no class"), make("span", { class: "facts" }, facts.join(" · ")),
+      make("span", { class: "name" }, entry.id), make("span", {}, present.join(", ") || "no label"), make("span", { class: "facts" }, facts.join(" · ")),
       start ? make("span", { class: "start", dir: "auto" }, start) : null));
     item.addEventListener("toggle", () => {
       if (!item.open || item.children.length > 1) return;
@@ -330,15 +330,15 @@
     const words = byId("document-search").value.toLowerCase().split(/\s+/).filter((word) => word);
     const order = byId("document-order").value;
     const chosen = byId("document-class").value;
-    const inDoubt = (entry) => chosen === "" || entry.labels.some((label) => label.label === Number(chosen) && label.prob > .05 && label.prob < .95);
-    const fits = (entry) => {
+    const isUncertain = (entry) => chosen === "" || entry.labels.some((label) => label.label === Number(chosen) && label.prob > .05 && label.prob < .95);
+    const hasWords = (entry) => {
       const text = [entry.id, entry.text || "", ...entry.labels.filter((label) => label.prob >= .5).map((label) => data.class_names[label.label])].join(" ").toLowerCase();
       return words.every((word) => text.includes(word));
     };
-    const found = all.filter((entry) => inDoubt(entry) && fits(entry)).sort((a, b) => (b[order] ?? -1) - (a[order] ?? -1) || b.doubt - a.doubt);
-    byId("document-list").replaceChildren(...found.slice(0, documentsShown).map(documentItem));
-    byId("document-count").textContent = `${found.length} of ${counted(all.length, "document")}`;
-    byId("document-more").hidden = found.length <= documentsShown;
+    const matches = all.filter((entry) => isUncertain(entry) && hasWords(entry)).sort((a, b) => (b[order] ?? -1) - (a[order] ?? -1) || b.expected_errors - a.expected_errors);
+    byId("document-list").replaceChildren(...matches.slice(0, documentsShown).map(documentItem));
+    byId("document-count").textContent = `${matches.length} of ${counted(all.length, "document")}`;
+    byId("document-more").hidden = matches.length <= documentsShown;
   }
 
   function searchDocuments() { documentsShown = PAGE_SIZE; showDocuments(); }

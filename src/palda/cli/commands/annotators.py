@@ -1,0 +1,32 @@
+"""``palda annotators``: the quality of the annotators."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from palda.cli import options as opt
+from palda.cli.inputs import load_crowd
+from palda.cli.output import write_table
+
+__all__ = ["annotators"]
+
+
+@opt.option_groups(target=opt.target_options)
+def annotators(
+    model: opt.Model,
+    by_class: Annotated[
+        bool, typer.Option("--by-class", help="Show sensitivity and specificity per class.", show_default="off")
+    ] = False,
+    *,
+    target: opt.Target,
+) -> None:
+    """Show the quality of the annotators with 95% credible intervals and verdicts, best first."""
+    from palda.report import annotator_table, rate_table
+
+    fitted = load_crowd(model)
+    if by_class:
+        write_table(rate_table(fitted.annotator_rates_by_class_), target)
+    else:
+        write_table(annotator_table(fitted.annotator_quality_), target)

@@ -1,0 +1,42 @@
+"""``palda consensus``: the consensus labels of documents with votes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from palda.cli import options as opt
+from palda.cli.console import Messages
+from palda.cli.inputs import load_crowd, read_files, word_counts
+from palda.cli.output import write_records
+
+__all__ = ["consensus"]
+
+
+@opt.option_groups(target=opt.target_options, reading=opt.read_options, omit=("classes",))
+def consensus(
+    model: opt.Model,
+    documents: Annotated[
+        Path | None, typer.Argument(help="New documents with votes.", show_default="the training documents")
+    ] = None,
+    votes: opt.Votes = None,
+    *,
+    target: opt.Target,
+    reading: dict[str, Any],
+    jobs: opt.Jobs = None,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Show the consensus labels of the training documents, or of new documents with votes."""
+    from palda.report import label_records
+
+    fitted = load_crowd(model)
+    doc_ids, probs = fitted.doc_ids_, fitted.consensus_
+    if documents is not None:
+        with Messages(quiet=quiet).show_warnings():
+            dataset = read_files(documents, votes, reading)
+            fitted.set_params(n_jobs=jobs)
+            counts = word_counts(fitted, dataset.corpus)
+            doc_ids, probs = dataset.doc_ids, fitted.consensus(counts, dataset.votes, dataset.doc_ids)
+    write_records(label_records(doc_ids, probs, fitted.classes_.tolist()), target)

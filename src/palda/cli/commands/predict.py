@@ -1,0 +1,154 @@
+"""``palda predict``: labels of new documents."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from palda.cli import options as opt
+from palda.cli.console import Messages, ProgressBar
+from palda.cli.inputs import regular_file, word_counts
+from palda.cli.output import write_records
+from palda.errors import PaldaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from palda.data import Counts, Strings
+    from palda.estimators import PALDA, CrowdPALDA
+    from palda.io import DocumentChunk, ShardFolder
+
+    Record = dict[str, Any]
+
+__all__ = ["predict"]
+
+_CHUNK, _EXPLAINED_CHUNK = 5000, 500  # documents in memory at a time
+
+
+@opt.option_groups(target=opt.target_options)
+def predict(
+    model: opt.Model,
+    documents: Annotated[
+        Path,
+        typer.Argument(
+            help="New documents: CSV, TSV, JSON lines, Parquet, or a folder of palda shard; - for standard input."
+        ),
+    ],
+    *,
+    target: opt.Target,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Add the words with the strongest evidence.", show_default="off")
+    ] = False,
+    words: Annotated[int, typer.Option("--words", "-n", min=1, help="Words per label with --explain.")] = 5,
+    id_: opt.Id = None,
+    text: opt.Text = None,
+    encoding: opt.Encoding = None,
+    engine: opt.Engine = None,
+    jobs: opt.Jobs = None,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Predict the labels of new documents; they are read in chunks, so their number is not limited by memory.
+
+    With --json the output is JSON lines.
+    """
+    from palda.engine import open_client
+    from palda.estimators import load
+    from palda.io import is_shards, open_shards, stream_documents
+
+    if target.path is None and target.format == "json":
+        target = replace(target, format="jsonl")
+    fitted = load(model)
+    size = _EXPLAINED_CHUNK if explain else _CHUNK
+    results_on_screen = target.path is None and sys.stdout.isatty()
+    with (
+        Messages(quiet=quiet).show_warnings(),
+        open_client(engine, jobs) as client,
+        regular_file(documents) as file,
+        ProgressBar("documents", quiet=quiet or results_on_screen) as bar,
+    ):
+        fitted.set_params(n_jobs=jobs, engine=client)
+        if is_shards(file):
+            chunks = _folder_chunks(fitted, open_shards(file), size)
+        else:
+            chunks = _file_chunks(fitted, stream_documents(file, id=id_, text=text, encoding=encoding, size=size))
+        write_records(_predictions(fitted, chunks, words if explain else 0, bar), target)
+
+
+class _Chunk(NamedTuple):
+    """Some documents with their word counts, and the share of all documents that has been read so far."""
+
+    doc_ids: Strings
+    counts: Counts
+    share: float
+
+
+def _file_chunks(model: PALDA | CrowdPALDA, chunks: Iterable[DocumentChunk]) -> Iterator[_Chunk]:
+    for documents, share in chunks:
+        yield _Chunk(documents.doc_ids, word_counts(model, documents), share)
+
+
+def _folder_chunks(model: PALDA | CrowdPALDA, folder: ShardFolder, size: int) -> Iterator[_Chunk]:
+    """Chunks of a folder of shards: its own counts, or those of its texts if its vocabulary is not the model's."""
+    import numpy as np
+
+    from palda.data import Documents
+
+    same_vocabulary = np.array_equal(folder.vocabulary, model.vocabulary_)
+    if not same_vocabulary and not folder.has_texts:
+        raise PaldaError(
+            f"{folder.path} has another vocabulary than the model, and no texts; "
+            "predict from the documents themselves, or shard them without --no-texts"
+        )
+    for start in range(0, len(folder), size):
+        rows = slice(start, min(start + size, len(folder)))
+        doc_ids = folder.ids(rows)
+        texts = None if same_vocabulary else folder.texts(rows)
+        counts = folder.counts[rows] if texts is None else word_counts(model, Documents(doc_ids, texts))
+        yield _Chunk(doc_ids, counts, rows.stop / len(folder))
+
+
+def _predictions(
+    model: PALDA | CrowdPALDA, chunks: Iterable[_Chunk], n_words: int, bar: ProgressBar
+) -> Iterator[list[Record]]:
+    """One block of records per chunk: document, labels at the model's thresholds, probability of every class.
+
+    With ``n_words``, each label comes with that many words and their evidence in nats.
+    """
+    from palda.report import label_records
+
+    n_done = 0
+    for doc_ids, counts, share in chunks:
+        probs, names = model.predict_proba(counts), model.classes_.tolist()
+        for block in label_records(doc_ids, probs, names, model.thresholds_, block=len(doc_ids)):
+            if n_words:
+                _add_words(model, counts, block, n_words)
+            yield block
+        n_done += len(doc_ids)
+        bar.update(share, n_done)
+
+
+def _add_words(model: PALDA | CrowdPALDA, counts: Counts, block: list[Record], n_words: int) -> None:
+    """Add the words with the largest positive evidence to each label of each record."""
+    from palda.estimators import REST
+    from palda.report import display_words
+
+    for record in block:
+        record["words"] = {label: [] for label in record["labels"]}
+    display = dict(zip(model.vocabulary_, display_words(model), strict=True))
+    for label in model.classes_:
+        rows = [row for row, record in enumerate(block) if str(label) in record["words"]]
+        if not rows:
+            continue
+        try:
+            table = model.explain(counts[rows], label)
+        except ValueError as error:
+            raise PaldaError(str(error)) from None
+        table = table[(table["weight"] > 0) & (table["word"] != REST)]
+        for row, words in table.groupby("doc", sort=False):
+            best = words.head(n_words)
+            pairs = zip((str(display[word]) for word in best["word"]), best["weight"].tolist(), strict=True)
+            block[rows[int(str(row))]]["words"][str(label)] = [list(pair) for pair in pairs]

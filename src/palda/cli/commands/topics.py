@@ -1,0 +1,32 @@
+"""``palda topics``: the topics of a model, or the words of its classes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from palda.cli import options as opt
+from palda.cli.output import write_table
+
+__all__ = ["topics"]
+
+
+@opt.option_groups(target=opt.target_options)
+def topics(
+    model: opt.Model,
+    words: Annotated[int, typer.Option("--words", "-n", min=1, help="Words per topic or class.")] = 10,
+    by_class: Annotated[
+        bool,
+        typer.Option(
+            "--by-class", help="Per class, show the words that indicate presence and absence.", show_default="off"
+        ),
+    ] = False,
+    *,
+    target: opt.Target,
+) -> None:
+    """Show the topics with their most characteristic words and the classes that raise them."""
+    from palda.estimators import load
+    from palda.report import class_table, topic_table
+
+    write_table((class_table if by_class else topic_table)(load(model), words), target)

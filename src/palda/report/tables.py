@@ -1,0 +1,166 @@
+"""Tables that the command line prints or exports: annotators, topics, classes, suggestions, scores, labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from palda import metrics
+from palda.report.topics import characteristic_words, display_words, largest, state_mixtures, topic_shares
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from palda.data import Strings, Votes
+    from palda.estimators import PALDA, CrowdPALDA
+
+    Array = NDArray[np.float64]
+    Record = dict[str, Any]
+
+__all__ = [
+    "TableView",
+    "annotator_table",
+    "class_table",
+    "label_records",
+    "majority_shares",
+    "rate_table",
+    "score_table",
+    "suggestion_table",
+    "topic_table",
+]
+
+_BLOCK = 1000  # documents per block of records
+_TINY = np.finfo(np.float64).tiny
+_ANNOTATOR_COLUMNS = {
+    "annotator": "", "quality": ".2f", "low": ".2f", "high": ".2f", "sensitivity": ".2f", "specificity": ".2f",
+    "n_votes": ",", "verdict": "",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TableView:
+    """Rows as records, and the columns to print, each with the format of its numbers."""
+
+    columns: dict[str, str]
+    rows: list[Record]
+    title: str = ""
+    notes: tuple[str, ...] = ()
+
+    def texts(self) -> Iterator[list[str]]:
+        """Printed cells, row by row."""
+        for row in self.rows:
+            yield [_cell_text(row.get(name), form) for name, form in self.columns.items()]
+
+
+def _cell_text(value: Any, form: str) -> str:
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return "-"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value))
+    return format(value, form)
+
+
+def annotator_table(quality: pd.DataFrame) -> TableView:
+    """Annotators in descending order of quality, with 95% credible intervals."""
+    return TableView(_ANNOTATOR_COLUMNS, _records(quality.sort_values("quality", ascending=False, kind="stable")))
+
+
+def rate_table(rates: pd.DataFrame) -> TableView:
+    """Sensitivity and specificity per annotator and class, with 95% credible intervals."""
+    names = [str(name) for name in rates.columns]
+    return TableView({name: "" if name in {"annotator", "label"} else ".2f" for name in names}, _records(rates))
+
+
+def suggestion_table(suggestions: pd.DataFrame) -> TableView:
+    """Labels for which another vote is worth most, best first."""
+    return TableView({"doc": "", "label": "", "probability": ".2f", "gain": ".3f"}, _records(suggestions))
+
+
+def _records(frame: pd.DataFrame) -> list[Record]:
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def label_records(
+    doc_ids: Strings, probs: Array, classes: Sequence[str], thresholds: Array | float = 0.5, block: int = _BLOCK
+) -> Iterator[list[Record]]:
+    """One record per document, in blocks: its labels, and the probability of every class."""
+    names = [str(name) for name in classes]
+    present = probs >= thresholds
+    for start in range(0, len(doc_ids), block):
+        rows = slice(start, start + block)
+        yield [
+            {
+                "doc": doc,
+                "labels": [name for name, is_present in zip(names, flags, strict=True) if is_present],
+                "probabilities": dict(zip(names, values, strict=True)),
+            }
+            for doc, flags, values in zip(
+                doc_ids[rows].tolist(), present[rows].tolist(), probs[rows].tolist(), strict=True
+            )
+        ]
+
+
+def topic_table(model: PALDA | CrowdPALDA, n_words: int) -> TableView:
+    """Topics in descending order of share, with characteristic words and the classes whose presence raises them."""
+    shares, mixtures = topic_shares(model), state_mixtures(model)
+    increase = mixtures[:, 1] - mixtures[:, 0]  # (classes, topics)
+    words = characteristic_words(model, n_words)
+    rows = [
+        {
+            "topic": int(topic),
+            "share": float(shares[topic]),
+            "classes": [
+                str(model.classes_[label])
+                for label in largest(increase[:, topic], 2)
+                if increase[label, topic] > shares[topic]
+            ],
+            "words": _names(model, words[topic]),
+        }
+        for topic in largest(shares, len(shares))
+    ]
+    return TableView({"topic": "", "share": ".1%", "classes": "", "words": ""}, rows)
+
+
+def class_table(model: PALDA | CrowdPALDA, n_words: int) -> TableView:
+    """Classes with their prevalence and the words that indicate presence and absence."""
+    rows = []
+    for name, rate, mixtures in zip(model.classes_, model.class_prior_, state_mixtures(model), strict=True):
+        absent, present = np.maximum(mixtures @ model.topic_words_, _TINY)
+        evidence = (present + absent) * np.log(present / absent)
+        rows.append(
+            {
+                "class": str(name),
+                "share": float(rate),
+                "words_if_present": _names(model, largest(evidence, n_words)),
+                "words_if_absent": _names(model, largest(-evidence, n_words)),
+            }
+        )
+    return TableView({"class": "", "share": ".0%", "words_if_present": "", "words_if_absent": ""}, rows)
+
+
+def _names(model: PALDA | CrowdPALDA, columns: NDArray[np.int64]) -> list[str]:
+    return [str(name) for name in display_words(model)[columns]]
+
+
+def majority_shares(votes: Votes) -> Array:
+    """(documents, classes): share of "present" among the votes on each label; 0 without votes."""
+    shares: Array = votes.yes_per_pair() / np.maximum(votes.per_pair(), 1)
+    return shares
+
+
+def score_table(truth: NDArray[np.int8], methods: dict[str, tuple[Array, Array | float]]) -> TableView:
+    """Scores of each method's probabilities, at its thresholds, against known labels; and of predicting no label."""
+    rows: list[Record] = [
+        {"method": name, **metrics.scores(truth, probs, thresholds=thresholds).as_dict()}
+        for name, (probs, thresholds) in methods.items()
+    ]
+    nothing = metrics.scores(truth, predictions=metrics.nothing_baseline(*truth.shape)).as_dict()
+    rows.append({"method": "no label at all", **nothing})
+    known = truth >= 0
+    note = f"{int(np.count_nonzero(known)):,} known labels of {int(known.any(axis=1).sum()):,} documents"
+    return TableView({"method": "", **dict.fromkeys(nothing, ".3f")}, rows, notes=(note,))

@@ -1,0 +1,162 @@
+"""Topics, and the words that the presence and the absence of each class bring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from palda.report.values import shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from palda.data import Strings
+    from palda.estimators import PALDA, CrowdPALDA
+    from palda.report.classes import ClassRow
+    from palda.report.inputs import ReportInputs
+
+    Array = NDArray[np.float64]
+
+__all__ = [
+    "ClassTopics",
+    "Topic",
+    "WordNumbers",
+    "characteristic_words",
+    "class_topics",
+    "display_words",
+    "largest",
+    "state_mixtures",
+    "topic_shares",
+    "topics",
+]
+
+_N_WORDS = 14
+_N_TOPICS = 6
+_MAX_WORD_LENGTH = 30
+_MIN_TOPIC_SHARE = 0.005
+_MIN_PROBABILITY = 1e-12
+_TINY = np.finfo(np.float64).tiny
+
+
+@dataclass(frozen=True)
+class Topic:
+    """The most characteristic words of a topic with their probabilities in it."""
+
+    words: list[tuple[str, float]]
+
+
+@dataclass(frozen=True)
+class ClassTopics:
+    """Words and topics of a class when it is present and when it is absent.
+
+    Words are (number in ``WordNumbers``, log probability ratio in nats, probability); topics are (number, share).
+    """
+
+    present: list[tuple[int, float, float]]
+    absent: list[tuple[int, float, float]]
+    present_topics: list[tuple[int, float]]
+    absent_topics: list[tuple[int, float]]
+
+
+class WordNumbers:
+    """Numbers for the words that the page shows, so that it contains each word once."""
+
+    def __init__(self, words: Strings) -> None:
+        self._words = words
+        self._numbers: dict[int, int] = {}
+
+    def number(self, column: int) -> int:
+        """The number of a word; a new one if the word has none yet."""
+        return self._numbers.setdefault(column, len(self._numbers))
+
+    def names(self) -> list[str]:
+        """The words in the order of their numbers."""
+        return [shortened(self._words[column], _MAX_WORD_LENGTH) for column in self._numbers]
+
+
+def display_words(model: PALDA | CrowdPALDA) -> NDArray[Any]:
+    """(words,): a name per column of X; the most frequent spelling if stems were counted."""
+    spellings: NDArray[Any] = getattr(model.words_, "spellings_", model.vocabulary_)
+    return spellings
+
+
+def state_mixtures(model: PALDA | CrowdPALDA) -> Array:
+    """(classes, 2, topics): expected topic shares given that a class is absent (0) or present (1)."""
+    prior: Array = model.topic_prior_
+    mixtures: Array = prior / prior.sum(axis=2, keepdims=True)
+    return mixtures
+
+
+def topic_shares(model: PALDA | CrowdPALDA) -> Array:
+    """(topics,): expected share of each topic in the corpus."""
+    mixtures = state_mixtures(model)
+    rates = model.class_prior_[:, None]
+    shares: Array = (rates * mixtures[:, 1] + (1.0 - rates) * mixtures[:, 0]).mean(axis=0)
+    return shares
+
+
+def largest(values: Array, number: int) -> NDArray[np.int64]:
+    """Positions of the largest values, in descending order."""
+    return np.argsort(-values, kind="stable")[:number]
+
+
+def characteristic_words(model: PALDA | CrowdPALDA, n_words: int) -> list[NDArray[np.int64]]:
+    """Per topic, the columns of words that are frequent in it and rare in others, the most characteristic first."""
+    words = model.topic_words_
+    average = topic_shares(model) @ words
+    seen = np.maximum(words, _TINY)  # without smoothing a word may have probability 0
+    return [largest(row, n_words) for row in words * np.log(seen / np.maximum(average, _TINY))]
+
+
+def topics(inputs: ReportInputs) -> list[Topic]:
+    """Topics with their most characteristic words."""
+    weights, columns = inputs.model.topic_words_, characteristic_words(inputs.model, _N_WORDS)
+    return [
+        Topic(
+            [
+                (shortened(inputs.words[word], _MAX_WORD_LENGTH), round(float(probs[word]), 4))
+                for word in chosen
+                if probs[word] > 0
+            ]
+        )
+        for probs, chosen in zip(weights, columns, strict=True)
+    ]
+
+
+def class_topics(inputs: ReportInputs, rows: Iterable[ClassRow], numbers: WordNumbers) -> list[ClassTopics]:
+    """Per class, words and topics given presence and absence.
+
+    The evidence of a word is log P(word | one state) / P(word | other state), in nats. Words are selected by evidence
+    times probability, so that a selected word is both characteristic and frequent.
+    """
+    word_probs, mixtures = inputs.model.topic_words_, state_mixtures(inputs.model)
+    found = []
+    for row in rows:
+        absent, present = (np.maximum(mixtures[row.number, state] @ word_probs, _MIN_PROBABILITY) for state in (0, 1))
+        evidence = np.log(present / absent)
+        found.append(
+            ClassTopics(
+                present=_strongest(evidence, present, numbers),
+                absent=_strongest(-evidence, absent, numbers),
+                present_topics=_largest_topics(mixtures[row.number, 1]),
+                absent_topics=_largest_topics(mixtures[row.number, 0]),
+            )
+        )
+    return found
+
+
+def _strongest(evidence: Array, probs: Array, numbers: WordNumbers) -> list[tuple[int, float, float]]:
+    order = np.argsort(-evidence * probs, kind="stable")[:_N_WORDS]
+    chosen = sorted((int(word) for word in order if evidence[word] > 0), key=lambda word: -evidence[word])
+    return [(numbers.number(word), round(float(evidence[word]), 3), float(f"{probs[word]:.3g}")) for word in chosen]
+
+
+def _largest_topics(mixture: Array) -> list[tuple[int, float]]:
+    """The largest topics; those below ``_MIN_TOPIC_SHARE`` are left out, except the largest."""
+    order = largest(mixture, _N_TOPICS)
+    chosen = [topic for topic in order if mixture[topic] >= _MIN_TOPIC_SHARE] or order[:1]
+    return [(int(topic), round(float(mixture[topic]), 4)) for topic in chosen]

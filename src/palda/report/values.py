@@ -1,0 +1,55 @@
+"""Values that the page embeds: rounded numbers, shortened texts, and JSON that is safe inside a script element."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["MAX_HEATMAP_NAMES", "Heatmap", "rounded", "rounded_rows", "script_json", "shortened"]
+
+MAX_HEATMAP_NAMES = 60
+"""Names along one side of a heatmap; more would not be legible."""
+
+_MAX_NAME_LENGTH = 80
+_ESCAPED = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
+
+
+@dataclass(frozen=True)
+class Heatmap:
+    """A square, symmetric matrix of numbers between -1 and 1, drawn in colours."""
+
+    names: list[str]
+    values: list[list[float | None]]
+    details: list[list[str]] | None = None
+    """Additional text per cell."""
+    n_all: int = 0
+    """Number of names before the selection of those shown."""
+
+
+def rounded(value: Any, digits: int = 4) -> float | None:
+    """A rounded float for JSON; None if the value is not finite."""
+    plain = float(value)
+    return round(plain, digits) if np.isfinite(plain) else None
+
+
+def rounded_rows(values: NDArray[np.float64]) -> list[list[float | None]]:
+    """A matrix as rows of rounded floats for JSON."""
+    return [[rounded(value, 3) for value in row] for row in values]
+
+
+def script_json(value: Any) -> str:
+    """JSON in which no character can end the surrounding script element or start a comment."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.translate(_ESCAPED)
+
+
+def shortened(name: object, max_length: int = _MAX_NAME_LENGTH) -> str:
+    """The text, cut to ``max_length`` characters."""
+    text = str(name)
+    return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
