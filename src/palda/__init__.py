@@ -33,26 +33,14 @@ __all__ = [
     "write_shards",
 ]
 
-# Names are imported when they are first used: `import palda` costs next to nothing, and so does `palda --help`.
-_HOMES = {
-    "PALDA": "palda.estimators",
-    "Aggregation": "palda.estimators.aggregation",
-    "Checkpoint": "palda.estimators.checkpoints",
-    "CrowdPALDA": "palda.estimators",
-    "DataError": "palda.errors",
-    "PaldaError": "palda.errors",
-    "PaldaWarning": "palda.errors",
-    "ShardFolder": "palda.io.shards.folder",
-    "TextWords": "palda.data.text_words",
-    "ValueWords": "palda.data.text_words",
-    "Votes": "palda.data.votes",
-    "aggregate": "palda.estimators.aggregation",
-    "load": "palda.estimators",
-    "open_shards": "palda.io.shards.folder",
-    "read_documents": "palda.io.tables",
-    "read_votes": "palda.io.tables",
-    "write_shards": "palda.io.shards.writer",
+# Names are imported on first use, so that `import palda` and `palda --help` are fast.
+_PACKAGES = {
+    "palda.data": ("TextWords", "ValueWords", "Votes"),
+    "palda.errors": ("DataError", "PaldaError", "PaldaWarning"),
+    "palda.estimators": ("PALDA", "Aggregation", "Checkpoint", "CrowdPALDA", "aggregate", "load"),
+    "palda.io": ("ShardFolder", "open_shards", "read_documents", "read_votes", "write_shards"),
 }
+_HOMES = {name: package for package, names in _PACKAGES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

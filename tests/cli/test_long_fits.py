@@ -83,7 +83,7 @@ def test_ctrl_c_saves_the_best_model_so_far_and_keeps_the_checkpoint(
     assert folder.is_dir()
     assert "pass --force to overwrite it" in palda(*arguments, "-o", target, "--resume").error_line
     resumed = palda(*arguments, "-o", target, "--resume", "--force")
-    assert f"palda: going on from {folder}\n" in resumed.err
+    assert f"palda: resuming from {folder}\n" in resumed.err
     assert "iteration   2" not in resumed.err  # it resumes in the interrupted iteration
     assert "iteration   3" in resumed.err
     assert_same(target, tmp_path / "uninterrupted")

@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from palda import PALDA, CrowdPALDA, DataError, PaldaWarning, simulate
 from palda.data import Corpus, Votes
+from palda.engine import Threads
 from palda.estimators import Progress
 from palda.models.crowd import OneCoinModel
 from palda.models.topics import EMSettings, Params, cut_shards, em_rounds, label_probs
@@ -258,7 +259,7 @@ def test_votes_on_documents_that_are_not_there_are_refused() -> None:
         CrowdPALDA(**SETTINGS).fit(X, Votes.from_frame(frame), doc_ids=ids)
     with pytest.raises(DataError, match="pass doc_ids="):
         CrowdPALDA(**SETTINGS).fit(X, frame)
-    with pytest.raises(DataError, match="80 documents, but the votes speak of 2"):
+    with pytest.raises(DataError, match="80 documents, but the votes have 2"):
         CrowdPALDA(**SETTINGS).fit(X, Votes.from_frame(frame))
     with pytest.raises(DataError, match="80 documents, but there are 3 doc_ids"):
         CrowdPALDA(**SETTINGS).fit(X, frame, doc_ids=["a", "b", "c"])
@@ -357,7 +358,7 @@ def test_ctrl_c_before_anything_was_learned_is_ctrl_c(monkeypatch: pytest.Monkey
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("palda.models.topics.em.em", interrupt)
+    monkeypatch.setattr(Threads, "total", interrupt)  # in the first E-step
     with pytest.raises(KeyboardInterrupt):
         PALDA(**SETTINGS).fit(X, TRUTH)
 

@@ -42,7 +42,7 @@ VOTES = simulate.crowd(WORLD, [0.9, 0.8, 0.7], seed=1, votes_per_doc=2)[0]
     xfail_strict=True,
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.filterwarnings("ignore:the first documents are fewer than 50")
+@pytest.mark.filterwarnings("ignore:the first batch has fewer than 50")
 def test_palda_passes_the_checks_of_scikit_learn(estimator: PALDA, check: Callable[[PALDA], None]) -> None:
     check(estimator)
 
@@ -220,15 +220,18 @@ def test_a_fit_that_did_not_converge_warns(kind: type) -> None:
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
-        ({"n_topics": 0}, "n_topics=0"),
-        ({"n_topics": 2.5}, "n_topics=2.5"),
-        ({"n_init": 0}, "n_init=0"),
-        ({"max_iter": -1}, "max_iter=-1"),
-        ({"inference": "exact"}, "inference='exact'"),
-        ({"label_prior": "none"}, "label_prior='none'"),
+        ({"n_topics": 0}, "'n_topics' .* Got 0"),
+        ({"n_topics": 2.5}, "'n_topics' .* Got 2.5"),
+        ({"n_init": 0}, "'n_init' .* Got 0"),
+        ({"max_iter": -1}, "'max_iter' .* Got -1"),
+        ({"inference": "exact"}, "'inference' .* Got 'exact'"),
+        ({"label_prior": "none"}, "'label_prior' .* Got 'none'"),
+        ({"smoothing": "yes"}, "'smoothing' .* Got 'yes'"),
         ({"n_jobs": 0}, "n_jobs is 0"),
-        ({"tol": -1.0}, "tol=-1.0"),
-        ({"tol": "small"}, "tol='small'"),
+        ({"n_jobs": "all"}, "'n_jobs' .* Got 'all'"),
+        ({"tol": -1.0}, "'tol' .* Got -1.0"),
+        ({"tol": "small"}, "'tol' .* Got 'small'"),
+        ({"random_state": "x"}, "'random_state' .* Got 'x'"),
     ],
 )
 def test_settings_that_make_no_sense_are_named(kind: type, setting: dict[str, Any], says: str) -> None:

@@ -137,7 +137,7 @@ def test_a_corpus_names_the_columns(tmp_path: Path) -> None:
         ({"texts": [1] * 30}, "texts must be strings"),
         ({"texts": NEWS.documents.take(slice(None, None, -1))}, "in another order"),
         ({"words": TextWords().fit(["a few other words"])}, "pass the transformer that made X"),
-        ({"votes": simulate.crowd(NEWS, [0.9] * 5, votes_per_doc=5)[0]}, "not the votes that the model learned from"),
+        ({"votes": simulate.crowd(NEWS, [0.9] * 5, votes_per_doc=5)[0]}, "fitted to other votes"),
     ],
 )
 def test_attachments_that_do_not_belong_are_refused(
@@ -176,5 +176,5 @@ def test_attachments_that_were_tampered_with_are_one_error(file: Path, tmp_path:
     saved = load_state(file)
     spoil(saved)
     save_state(tmp_path / "m", saved.arrays, saved.state)
-    with pytest.raises(ModelFileError, match="does not hold a whole model"):
+    with pytest.raises(ModelFileError, match="not a complete model"):
         palda.load(tmp_path / "m")

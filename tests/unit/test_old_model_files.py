@@ -1,8 +1,9 @@
-"""Model files of earlier versions predict as they did; ``tests/fixtures/README.md`` says how they were made."""
+"""Files of version 0.1: models predict as they did, checkpoints are refused. See ``tests/fixtures/README.md``."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 import palda
-from palda import CrowdPALDA
+from palda import CrowdPALDA, PaldaError
 
 FOLDER = Path(__file__).resolve().parents[1] / "fixtures"
 FILES = {
@@ -22,12 +23,8 @@ FILES = {
 }
 WITHIN = {"rtol": 1e-6, "atol": 1e-9}  # other processors and libraries round differently
 
-pytestmark = [
-    pytest.mark.parametrize("kind", FILES),
-    pytest.mark.filterwarnings(
-        "ignore:Trying to unpickle estimator"
-    ),  # scikit-learn, of a later version than the file's
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Trying to unpickle estimator")  # the file has an older scikit-learn
+kinds = pytest.mark.parametrize("kind", FILES)
 
 
 @pytest.fixture(scope="module")
@@ -42,24 +39,30 @@ def loaded(kind: str) -> CrowdPALDA:
     return model
 
 
-def test_the_file_was_written_by_version_0_1(kind: str) -> None:
+@kinds
+def test_the_fixture_was_written_by_version_0_1(kind: str) -> None:
     with zipfile.ZipFile(FILES[kind]) as archive:
         assert json.loads(archive.read("manifest.json"))["versions"]["palda"] == "0.1.0.dev0"
 
 
-def test_a_model_file_of_version_0_1_predicts_as_it_did(kind: str, expected: dict[str, NDArray[Any]]) -> None:
+@kinds
+def test_a_model_of_version_0_1_predicts_as_it_did(kind: str, expected: dict[str, NDArray[Any]]) -> None:
     model = loaded(kind)
     for method in ("predict_proba", "transform"):
         found = getattr(model, method)(expected["counts"])
         np.testing.assert_allclose(found, expected[f"{kind}.{method}"], **WITHIN)
 
 
-def test_a_model_file_of_version_0_1_weighs_new_votes_as_it_did(kind: str, expected: dict[str, NDArray[Any]]) -> None:
+@kinds
+def test_a_model_of_version_0_1_gives_the_same_consensus_of_new_votes(
+    kind: str, expected: dict[str, NDArray[Any]]
+) -> None:
     found = loaded(kind).consensus(expected["counts"], expected["votes"])
     np.testing.assert_allclose(found, expected[f"{kind}.consensus"], **WITHIN)
 
 
-def test_a_model_file_of_version_0_1_keeps_what_was_learned(kind: str, expected: dict[str, NDArray[Any]]) -> None:
+@kinds
+def test_a_model_of_version_0_1_keeps_its_fitted_attributes(kind: str, expected: dict[str, NDArray[Any]]) -> None:
     model = loaded(kind)
     assert model.classes_.tolist() == ["arts", "été", "war"]
     assert model.annotators_.tolist() == [f"a{number}" for number in range(6)]
@@ -70,7 +73,8 @@ def test_a_model_file_of_version_0_1_keeps_what_was_learned(kind: str, expected:
         np.testing.assert_allclose(model.annotator_quality_[column], expected[f"{kind}.{column}"], **WITHIN)
 
 
-def test_a_model_file_of_version_0_1_reads_new_texts_if_it_keeps_its_words(
+@kinds
+def test_a_model_of_version_0_1_restores_its_words_texts_and_votes(
     kind: str, expected: dict[str, NDArray[Any]]
 ) -> None:
     model = loaded(kind)
@@ -84,3 +88,28 @@ def test_a_model_file_of_version_0_1_reads_new_texts_if_it_keeps_its_words(
     np.testing.assert_array_equal(model.vocabulary_, model.words_.get_feature_names_out())
     assert len(model.texts_) == 70
     assert len(model.votes_) == 70 * 3 * 3
+
+
+@kinds
+def test_a_model_of_version_0_1_is_saved_again_under_the_same_array_names(kind: str, tmp_path: Path) -> None:
+    loaded(kind).save(tmp_path / "again.palda")
+    names = []
+    for path in (FILES[kind], tmp_path / "again.palda"):
+        with zipfile.ZipFile(path) as archive:
+            names.append(sorted(archive.namelist()))
+    assert names[0] == names[1]
+
+
+def test_a_checkpoint_of_version_0_1_is_refused_in_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(FOLDER / "checkpoint-0.1", folder)
+    model = loaded("stacked")
+    assert model.words_ is not None
+    assert model.texts_ is not None
+    assert model.votes_ is not None
+    counts, votes = model.words_.transform(model.texts_.tolist())[:60], model.votes_.take(slice(0, 60))
+    same_fit = CrowdPALDA(3, label_prior="base_rate", max_iter=4, random_state=0, n_jobs=1)
+    with pytest.raises(PaldaError, match=r"palda was 0\.1\.0\.dev0, not ") as refused:
+        same_fit.fit(counts, votes, checkpoint=folder)
+    assert "\n" not in str(refused.value)
+    assert str(folder) in str(refused.value)

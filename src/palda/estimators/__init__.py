@@ -1,14 +1,17 @@
-"""PALDA, CrowdPALDA and aggregate: parameters and attributes in the manner of scikit-learn, and model files."""
+"""PALDA, CrowdPALDA and aggregate with the parameters and attributes of scikit-learn, and model files."""
 
 from __future__ import annotations
 
-from palda.estimators.aggregation import ANNOTATOR_MODELS, Aggregation, aggregate
+from palda.estimators.aggregation import Aggregation, aggregate
 from palda.estimators.base import TopicEstimator
-from palda.estimators.checkpoints import Checkpoint
+from palda.estimators.checkpoint import Checkpoint
+from palda.estimators.crowd_palda import CrowdPALDA
 from palda.estimators.explanation import REST
-from palda.estimators.inputs import as_votes, initial_label_probs, known_votes, label_table, mean_where_unknown
+from palda.estimators.initial_labels import initial_label_probs, mean_where_unknown
+from palda.estimators.inputs import as_votes, known_votes, label_table
 from palda.estimators.model_file import FORMAT_VERSION, ModelFileError, load_state, save_state
-from palda.estimators.palda import PALDA, CrowdPALDA, load
+from palda.estimators.palda import PALDA, load
+from palda.estimators.parameters import ANNOTATOR_MODELS
 from palda.estimators.progress import Progress
 
 __all__ = [

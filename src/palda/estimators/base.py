@@ -1,11 +1,11 @@
-"""What both estimators share: checks, fitting by either kind of label prior, prediction, files."""
+"""What PALDA and CrowdPALDA share: training, incremental updates, prediction and explanation."""
 
 from __future__ import annotations
 
 import warnings
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 from scipy import sparse
@@ -16,15 +16,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from palda import metrics
 from palda.data import Corpus, names_array
-from palda.engine import Threads, check_engine, open_engine, resolve_n_jobs
+from palda.engine import Threads, open_engine, resolve_n_jobs
 from palda.errors import PaldaWarning
-from palda.estimators.checkpoints import draw_seeds
+from palda.estimators.checkpoint import draw_seeds, open_stage_store
 from palda.estimators.explanation import REST, head_weights, topic_weights
 from palda.estimators.inputs import label_table
+from palda.estimators.parameters import CONSTRAINTS
+from palda.estimators.persistence import PersistentEstimator
 from palda.estimators.progress import Progress
-from palda.estimators.saved_estimator import SavedEstimator
 from palda.io import ShardFolder
-from palda.kernels import PassLimits
 from palda.metrics import choose_thresholds
 from palda.models.classifier import check_classifier
 from palda.models.crowd import CrowdSettings
@@ -56,137 +56,115 @@ from palda.training import (
 )
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator
 
     import pandas as pd
     from numpy.typing import NDArray
 
     from palda.data import CountRows, Counts
+    from palda.engine import StageStore
+    from palda.estimators.checkpoint import Checkpoint
     from palda.estimators.explanation import WordTable
     from palda.models.classifier import ExternalClassifier, LabelPrior, LogisticClassifier
     from palda.models.crowd import AnnotatorModel, Profiles
     from palda.models.topics import EMResult, Params, TrainingData
-    from palda.training import TrainingResult
 
     Array = NDArray[np.float64]
 
-__all__ = ["PUBLISHED", "TopicEstimator"]
+__all__ = ["TopicEstimator"]
 
-PUBLISHED: dict[str, Any] = {"inference": "mean_field", "label_prior": "base_rate", "thresholds": 0.5, "tol": 1e-4}
-"""Settings of the paper."""
-
-_STOPPING = PassLimits(max_passes=30, tolerance=1e-3, leaps=True)
-_LEAST_DOCS = 50  # fewer documents are too few for a label prior to learn from
-_CROWD_ROUNDS, _CROWD_TOL = 200, 1e-6  # of the votes' EM inside a turn of learning
-_PRIORS = ("stacked", "topics", "words", "base_rate")
-_MEASURES = ("micro_f1", "macro_f1", "jaccard")
+_MIN_DOCS = 50  # with fewer documents the label prior is the base rate
+_CROWD_MAX_ITER, _CROWD_TOL = 200, 1e-6  # EM over the votes inside one round of training
 
 
-class TopicEstimator(TransformerMixin, SavedEstimator):
-    """Parameters are checked when ``fit`` is called; what was learned is in attributes that end in an underscore."""
+class TopicEstimator(TransformerMixin, PersistentEstimator):
+    """Base class of the estimators. Parameters are checked in ``fit``; fitted attributes end in an underscore."""
 
-    @contextmanager
-    def _at_work(self, annotators: AnnotatorModel | None = None) -> Iterator[EMSettings]:
-        """Settings whose engine runs for the time of some work."""
-        self._check_settings()
-        with open_engine(self.engine, self.n_jobs) as engine:
-            yield EMSettings(
-                annotators=annotators,
-                inference=self.inference,
-                max_iter=self.max_iter,
-                tol=self._tol(),
-                stopping=_STOPPING,
-                engine=engine,
-            )
+    _parameter_constraints: ClassVar[dict[str, Any]] = CONSTRAINTS
+    _published: ClassVar[dict[str, Any]] = {
+        "inference": "mean_field",
+        "label_prior": "base_rate",
+        "thresholds": 0.5,
+        "tol": 1e-4,
+    }
+    _prior: LabelPrior | None
+    _past: PastSummary | None
 
-    def _check_can_go_on(self) -> None:
+    @classmethod
+    def as_published(cls, n_topics: int = 20, *, smoothing: bool = False, **settings: Any) -> Self:
+        """Unfitted estimator with the settings of the paper: mean field, base rates, one coin, thresholds of 1/2.
+
+        Parameters
+        ----------
+        n_topics : int, default=20
+            Number of topics.
+        smoothing : bool, default=False
+            Whether topics have a Dirichlet prior.
+        **settings
+            Other parameters of the estimator.
+
+        Returns
+        -------
+        PALDA or CrowdPALDA
+            The unfitted estimator.
+        """
+        return cls(n_topics, smoothing=smoothing, **(cls._published | settings))
+
+    def _check_parameters(self) -> None:
+        self._validate_params()
         if not isinstance(self.label_prior, str):
-            raise TypeError(
-                f"partial_fit cannot go on with {type(self.label_prior).__name__} as the label prior, which must be "
-                f"fitted to all documents at once; choose from {_listed(_PRIORS)}"
-            )
-
-    def _warn_of_a_small_start(self) -> None:
-        if self._prior is None and not self._is_base_rate():
-            warnings.warn(
-                f"the first documents are fewer than {_LEAST_DOCS}, too few for a label prior to learn from: the model "
-                "goes on with base rates; begin with more documents",
-                PaldaWarning,
-                stacklevel=3,
-            )
-
-    def _arrive(
-        self, batch: Batch, annotators: AnnotatorModel, vote_counts: Array, seen: RevisitedDocuments | None
-    ) -> UpdateResult:
-        """Go on from what is known, with documents that arrive later."""
-        if self._memory is None:
-            raise ValueError("the model was saved by an earlier version that could not go on from there; fit it again")
-        standing = ModelState(self._params, self._prior, self._memory, vote_counts)
-        with self._at_work() as settings:
-            crowd = CrowdSettings(annotators, _CROWD_ROUNDS, _CROWD_TOL, Threads(resolve_n_jobs(self.n_jobs)))
-            found = update_model(standing, batch, settings, crowd, seen)
-        self._params, self._prior, self._memory = found.state.params, found.state.prior, found.state.memory
-        if found.predicted_log_odds is not None and hasattr(self, "out_of_fold_probs_"):
-            self.out_of_fold_probs_ = np.concatenate((self.out_of_fold_probs_, expit(found.predicted_log_odds)))
-        self.texts_ = self.votes_ = None
-        return found
-
-    def _check_settings(self) -> None:
-        _check_choice("inference", self.inference, ("joint", "mean_field"))
-        _check_choice("algorithm", self.algorithm, ("batch", "online"))
-        if isinstance(self.label_prior, str):
-            _check_choice("label_prior", self.label_prior, _PRIORS)
-        else:
             check_classifier(self.label_prior)
-        if isinstance(self.thresholds, str):
-            _check_choice("thresholds", self.thresholds, _MEASURES)
-        elif not isinstance(self.thresholds, (int, float, np.number)) or not 0 < self.thresholds < 1:
-            raise ValueError(f"thresholds={self.thresholds!r} must lie between 0 and 1, or be {_listed(_MEASURES)}")
-        _check_count("n_topics", self.n_topics, or_auto=True)
-        _check_count("n_profiles", self.n_profiles, or_auto=True)
-        _check_count("n_init", self.n_init)
-        _check_count("max_iter", self.max_iter)
-        check_engine(self.engine)
         if self._is_base_rate() and self.n_profiles not in ("auto", 1):
-            raise ValueError(f'n_profiles={self.n_profiles!r} needs a label prior that learns, not "base_rate"')
-        if self.tol != "auto" and (not isinstance(self.tol, (int, float, np.floating)) or not self.tol >= 0):
-            raise ValueError(f'tol={self.tol!r} must be a number of at least 0, or "auto"')
+            raise ValueError(f'n_profiles={self.n_profiles!r} cannot be used with label_prior="base_rate"; use "auto"')
 
-    def _tol(self) -> float:
-        """Where EM of the topics stops.
+    def _is_base_rate(self) -> bool:
+        return isinstance(self.label_prior, str) and self.label_prior == "base_rate"
 
-        Next to a head that reads words, topics need not settle: out of fold, .01 was as good as .002 on scene, yeast,
-        reuters and enron, and with 159 classes it takes a third of the time.
+    def _tolerance(self) -> float:
+        """Tolerance of EM for the topics.
+
+        With a label prior that reads words too, topics need not converge: out of fold, .01 was as good as .002 on
+        scene, yeast, reuters and enron, and with 159 classes it takes a third of the time.
         """
         if self.tol != "auto":
             return float(self.tol)
         return 1e-2 if isinstance(self.label_prior, str) and self.label_prior == "stacked" else 2e-3
 
-    def _is_base_rate(self) -> bool:
-        return isinstance(self.label_prior, str) and self.label_prior == "base_rate"
+    @contextmanager
+    def _em_settings(
+        self, annotators: AnnotatorModel | None = None, stages: StageStore | None = None
+    ) -> Iterator[EMSettings]:
+        """Settings of EM with a running engine, after a check of the parameters."""
+        self._check_parameters()
+        with open_engine(self.engine, self.n_jobs) as engine:
+            settings = EMSettings(annotators, self.inference, self.max_iter, self._tolerance(), engine=engine)
+            yield settings if stages is None else replace(settings, stages=stages)
+
+    def _crowd_settings(self, annotators: AnnotatorModel) -> CrowdSettings:
+        return CrowdSettings(annotators, _CROWD_MAX_ITER, _CROWD_TOL, Threads(resolve_n_jobs(self.n_jobs)))
 
     def _counts(self, X: Any, *, reset: bool) -> CountRows:
-        """Counts as a canonical CSR matrix, or where a folder has them; the caller's own is never changed."""
+        """Counts as a canonical CSR matrix, or as rows of a shard folder; X itself is never changed."""
         if isinstance(X, ShardFolder):
-            return self._stored_counts(X, reset=reset)
+            return self._folder_counts(X, reset=reset)
         names = X.vocabulary if isinstance(X, Corpus) else None
-        if isinstance(X, Corpus):
-            X = X.counts
         checked = validate_data(
-            self, X, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32, np.int64, np.int32),
-            ensure_non_negative=True,
+            self, X.counts if isinstance(X, Corpus) else X, reset=reset, accept_sparse="csr",
+            dtype=(np.float64, np.float32, np.int64, np.int32), ensure_non_negative=True,
         )  # fmt: skip
         if reset:
             self.words_ = self.texts_ = self.votes_ = None
-            self.vocabulary_ = self._column_names() if names is None else names
+            default = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
+            self.vocabulary_ = default if names is None else names
         counts: Counts = sparse.csr_array(checked)
         if not counts.has_canonical_format:
             counts = counts.copy()
             counts.sum_duplicates()
         return counts
 
-    def _stored_counts(self, folder: ShardFolder, *, reset: bool) -> CountRows:
-        """Counts of a folder, which were checked when it was written."""
+    def _folder_counts(self, folder: ShardFolder, *, reset: bool) -> CountRows:
+        """Counts of a shard folder, which were checked when it was written."""
         counts: CountRows = folder.counts
         if reset:
             self.n_features_in_ = counts.shape[1]
@@ -196,68 +174,55 @@ class TopicEstimator(TransformerMixin, SavedEstimator):
             raise ValueError(f"{folder} has {counts.shape[1]} words, but the model was fitted on {self.n_features_in_}")
         return counts
 
-    def _column_names(self) -> NDArray[Any]:
-        """Names of the columns of X where scikit-learn knows them, else their numbers."""
-        names: NDArray[Any] = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
-        return names
+    def _train(
+        self, data: TrainingData, annotators: AnnotatorModel, checkpoint: Checkpoint | str | os.PathLike[str] | None
+    ) -> tuple[Array, Array]:
+        """Fit everything; returns label probabilities and log-likelihoods of held-out votes, one per round.
 
-    def _plan(self, counts: CountRows, n_classes: int, settings: EMSettings) -> tuple[TopicPlan, int]:
-        """How topics are fitted, and a seed for everything else that is drawn."""
+        With base rates, words and votes are fitted in one EM, as published. Otherwise classifier and labels are
+        fitted in turns (maths, eqs. 48-51).
+        """
         self.__dict__.pop("out_of_fold_probs_", None)  # of an earlier fit
-        self.n_topics_ = default_n_topics(counts, n_classes) if self.n_topics == "auto" else int(self.n_topics)
-        *seeds, seed = draw_seeds(self.random_state, self.n_init + 1, settings.stages)
-
-        def watch() -> Any:
-            return Progress(verbose=self.verbose, max_iter=self.max_iter, tol=settings.tol).step
-
-        if self.algorithm == "online":
-            settings = replace(settings, rounds=OnlineRounds(seeds[0]))
-        plan = TopicPlan(self.n_topics_, bool(self.smoothing), settings, seeds, watch)
-        return plan, seed
-
-    def _fit_together(self, data: TrainingData, settings: EMSettings) -> Array:
-        """Base rates for a label prior; gives Δ back."""
-        plan, seed = self._plan(data.counts, data.known.shape[1], settings)
-        self._memory: PastSummary | None = summarize_past(data.counts)
-        chooses = isinstance(self.thresholds, str) or self.inference == "joint"
-        found = fit_base_rates(data, plan, seed, hold_out=chooses)
-        self._prior: LabelPrior | None = None
-        self.temper_ = found.temperature
-        self._keep_topics(found.topics)
-        known = data.known[found.held_out]
-        targets = np.where(known >= 0, known, np.nan if data.votes is None else found.label_probs[found.held_out])
-        self.thresholds_ = self._thresholds(targets, found.held_out_probs)
-        return found.label_probs
-
-    def _fit_learned(self, data: TrainingData, settings: EMSettings, annotators: AnnotatorModel) -> TrainingResult:
-        """A label prior that learns; gives back what else was learned with it."""
-        plan, seed = self._plan(data.counts, data.known.shape[1], settings)
-        found = fit_alternating(
-            data,
-            TrainingPlan(
-                self.label_prior,
-                None if self.n_profiles == "auto" else int(self.n_profiles),
-                plan,
-                CrowdSettings(annotators, _CROWD_ROUNDS, _CROWD_TOL, Threads(resolve_n_jobs(self.n_jobs))),
-                seed,
-            ),
-        )
-        self._prior = found.prior
-        self._memory = summarize_past(data.counts, found)
-        self.temper_ = found.temperature
-        self._keep_topics(found.topics)
-        spoken_of = np.where(found.weights > 0, found.label_probs, np.nan)
-        if found.prior is None:
-            self.thresholds_ = self._thresholds(spoken_of[:0], spoken_of[:0])
+        n_docs, n_classes = data.known.shape
+        uses_base_rates = self._is_base_rate() or n_docs < _MIN_DOCS
+        joint_model = annotators if uses_base_rates and data.votes is not None else None
+        with (
+            open_stage_store(checkpoint, self.get_params(deep=False), data) as stages,
+            self._em_settings(joint_model, stages) as settings,
+        ):
+            auto = self.n_topics == "auto"
+            self.n_topics_ = default_n_topics(data.counts, n_classes) if auto else int(self.n_topics)
+            *seeds, seed = draw_seeds(self.random_state, self.n_init + 1, stages)
+            rounds = OnlineRounds(seeds[0]) if self.algorithm == "online" else None
+            em = replace(settings, rounds=rounds)
+            topics = TopicPlan(self.n_topics_, bool(self.smoothing), em, seeds, self._progress)
+            if uses_base_rates:
+                chooses = isinstance(self.thresholds, str) or self.inference == "joint"
+                joint = fit_base_rates(data, topics, seed, hold_out=chooses)
+                self._prior, self._past, self.temper_ = None, summarize_past(data.counts), joint.temperature
+                self._keep_topics(joint.topics)
+                known = data.known[joint.held_out]
+                unknown = np.nan if data.votes is None else joint.label_probs[joint.held_out]
+                self.thresholds_ = self._choose_thresholds(np.where(known >= 0, known, unknown), joint.held_out_probs)
+                return joint.label_probs, np.empty(0)
+            n_profiles = None if self.n_profiles == "auto" else int(self.n_profiles)
+            crowd = self._crowd_settings(annotators)
+            result = fit_alternating(data, TrainingPlan(self.label_prior, n_profiles, topics, crowd, seed))
+        self._prior, self._past, self.temper_ = result.prior, summarize_past(data.counts, result), result.temperature
+        self._keep_topics(result.topics)
+        self._params = replace(self._params, annotators=result.belief)
+        targets = np.where(result.weights > 0, result.label_probs, np.nan)
+        if result.prior is None:
+            self.thresholds_ = self._choose_thresholds(targets[:0], targets[:0])
         else:
-            self.out_of_fold_probs_ = expit(found.prior.for_words.log_odds(found.out_of_fold_log_odds))
-            self.thresholds_ = self._thresholds(spoken_of, self.out_of_fold_probs_)
-        return found
+            self.out_of_fold_probs_ = expit(result.prior.for_words.log_odds(result.out_of_fold_log_odds))
+            self.thresholds_ = self._choose_thresholds(targets, self.out_of_fold_probs_)
+        return result.label_probs, result.log_likelihoods
 
-    def _learns(self, data: TrainingData) -> bool:
-        return not self._is_base_rate() and len(data.known) >= _LEAST_DOCS
+    def _progress(self) -> Any:
+        return Progress(verbose=self.verbose, max_iter=self.max_iter, tol=self._tolerance()).step
 
-    def _thresholds(self, targets: Array, probs: Array) -> Array:
+    def _choose_thresholds(self, targets: Array, probs: Array) -> Array:
         n_classes = probs.shape[1]
         if not isinstance(self.thresholds, str):
             return np.full(n_classes, float(self.thresholds))
@@ -281,33 +246,64 @@ class TopicEstimator(TransformerMixin, SavedEstimator):
         if not run.newton_converged:
             warnings.warn("Newton's method for the Dirichlet priors did not converge", ConvergenceWarning, stacklevel=4)
 
+    def _check_partial_fit(self) -> None:
+        if not isinstance(self.label_prior, str):
+            raise TypeError(
+                f"partial_fit does not support {type(self.label_prior).__name__} as label_prior, which must be fitted "
+                'to all documents at once; choose "stacked", "topics", "words" or "base_rate"'
+            )
+
+    def _warn_if_few_docs(self) -> None:
+        """After the first ``partial_fit``: later calls keep the kind of label prior."""
+        if self._prior is None and not self._is_base_rate():
+            message = (
+                f"the first batch has fewer than {_MIN_DOCS} documents, too few to fit a label prior: this and later "
+                "batches use base rates; start with a larger batch"
+            )
+            warnings.warn(message, PaldaWarning, stacklevel=3)
+
+    def _update(
+        self, batch: Batch, annotators: AnnotatorModel, vote_counts: Array, seen: RevisitedDocuments | None
+    ) -> UpdateResult:
+        """Update the model with another batch of documents."""
+        if self._past is None:
+            raise ValueError("the model file is of an earlier version that does not support partial_fit; fit again")
+        state = ModelState(self._params, self._prior, self._past, vote_counts)
+        with self._em_settings() as settings:
+            result = update_model(state, batch, settings, self._crowd_settings(annotators), seen)
+        self._params, self._prior, self._past = result.state.params, result.state.prior, result.state.memory
+        if result.predicted_log_odds is not None and hasattr(self, "out_of_fold_probs_"):
+            self.out_of_fold_probs_ = np.concatenate((self.out_of_fold_probs_, expit(result.predicted_log_odds)))
+        self.texts_ = self.votes_ = None
+        return result
+
     @property
     def topic_words_(self) -> Array:
-        """β, (topics, words): the posterior mean when smoothed."""
+        """ndarray of shape (n_topics, n_words): word distribution of each topic, β; the posterior mean if smoothed."""
         check_is_fitted(self)
         return self._params.topic_words
 
     @property
     def topic_prior_(self) -> Array:
-        """α, (classes, 2, topics): ``[i, 1]`` when class i is present, ``[i, 0]`` when it is absent."""
+        """ndarray of shape (n_classes, 2, n_topics): Dirichlet parameters α of each class, ``[i, 1]`` if present."""
         check_is_fitted(self)
         return self._params.topic_prior
 
     @property
     def class_prior_(self) -> Array:
-        """ξ: the share of documents that have each class."""
+        """ndarray of shape (n_classes,): base rate of each class, ξ."""
         check_is_fitted(self)
         return self._params.class_prior
 
     @property
     def head_(self) -> LogisticClassifier | ExternalClassifier | None:
-        """The classifier of documents, built in or plugged in; None if the label prior is a base rate."""
+        """The fitted classifier of the label prior; None for base rates."""
         check_is_fitted(self)
         return None if self._prior is None else self._prior.classifier
 
     @property
     def profiles_(self) -> Profiles | None:
-        """Label-set profiles that predictions go through: ``weights`` and ``rates``; None for base rates."""
+        """Label-set profiles used in prediction, with ``weights`` and ``rates``; None for base rates."""
         check_is_fitted(self)
         return None if self._prior is None else self._prior.for_words.profiles
 
@@ -315,31 +311,79 @@ class TopicEstimator(TransformerMixin, SavedEstimator):
         return hasattr(self, "_params")
 
     def predict_proba(self, X: Any) -> Array:
-        """(documents, classes): probability that each class is present, from the words alone.
+        """Probability of each class, from the words alone.
 
-        A document without any word that was seen in training gets the base rates.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_documents, n_words), Corpus or ShardFolder
+            Word counts.
+
+        Returns
+        -------
+        ndarray of shape (n_documents, n_classes)
+            Probability that each class is present. A document without any word seen in training gets the base rates.
         """
         check_is_fitted(self)
         counts = self._counts(X, reset=False)
-        with self._at_work() as settings:
+        with self._em_settings() as settings:
             if self._prior is None:
                 return word_probs(counts, self._params, self.temper_, settings)
             return expit(self._prior_log_odds(counts, settings))
 
     def _prior_log_odds(self, counts: CountRows, settings: EMSettings) -> Array:
-        """What the label prior says about new documents."""
+        """Log-odds (documents, classes) of new documents under the fitted label prior."""
         prior, base = cast("LabelPrior", self._prior), base_rate.log_odds(self._params.class_prior)
         return prior_log_odds(counts, prior, base, settings)
 
-    def transform(self, X: Any) -> Array:
-        """(documents, topics): share of each document's words that each topic wrote.
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Classes of each document: those whose probability reaches their threshold.
 
-        A document without any known word gets the shares that its classes are expected to have.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_documents, n_words), Corpus or ShardFolder
+            Word counts.
+
+        Returns
+        -------
+        ndarray of int of shape (n_documents, n_classes)
+            1 where ``predict_proba(X) >= thresholds_``, else 0.
+        """
+        return (self.predict_proba(X) >= self.thresholds_).astype(np.int64)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Micro-F1 of ``predict(X)`` against known labels.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_documents, n_words), Corpus or ShardFolder
+            Word counts.
+        y : array-like of shape (n_documents, n_classes)
+            True labels: 1, 0, and -1 or NaN for unknown ones, which are left out.
+
+        Returns
+        -------
+        float
+            Micro-averaged F1 score.
+        """
+        return float(metrics.micro_f1(label_table(y)[0], self.predict(X)))
+
+    def transform(self, X: Any) -> Array:
+        """Share of each topic in the words of each document.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_documents, n_words), Corpus or ShardFolder
+            Word counts.
+
+        Returns
+        -------
+        ndarray of shape (n_documents, n_topics)
+            Rows sum to 1. A document without known words gets the shares expected from its class probabilities.
         """
         check_is_fitted(self)
         counts = self._counts(X, reset=False)
         params, n_classes = for_prediction(self._params), len(self.classes_)
-        with self._at_work() as settings:
+        with self._em_settings() as settings:
             if self._prior is not None:
                 log_odds: Array | None = self._prior_log_odds(counts, settings)
             elif self.inference == "mean_field":
@@ -351,79 +395,72 @@ class TopicEstimator(TransformerMixin, SavedEstimator):
             return topic_shares_of_shards(unlabelled_shards(counts, n_classes, log_odds), params, settings)
 
     def explain(self, X: Any, label: Any = None) -> pd.DataFrame:
-        """The words that spoke for and against each class, or one, in each document.
+        """Weight of each word for and against each class, per document.
 
-        A row a document, class and word of it, with the word's ``weight`` in nats: positive for, negative against. In
-        each document the weights for a class, strongest first, sum to the log-odds of ``predict_proba`` less those of
-        ``class_prior_``. What no single word says has the row ``"(rest)"``: the prior's offset against the base rate,
-        and what the other classes say through the label-set profiles.
+        The weights of a document and class sum to the log-odds of ``predict_proba`` minus those of ``class_prior_``.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_documents, n_words), Corpus or ShardFolder
+            Word counts.
+        label : str or int, default=None
+            One of ``classes_``; all classes by default.
+
+        Returns
+        -------
+        DataFrame
+            One row per class, document and word of it, strongest first, with columns ``doc``, ``label``, ``word`` and
+            ``weight`` (in nats; positive for, negative against). The row with the word ``"(rest)"`` holds what belongs
+            to no single word: the offset against the base rate, and the influence of other classes through the
+            label-set profiles.
+
+        Raises
+        ------
+        ValueError
+            If the model is mean field or its label prior is an external classifier, neither of which weighs single
+            words.
         """
         import pandas as pd
 
         check_is_fitted(self)
-        chosen = list(range(len(self.classes_))) if label is None else [self._class_number(label)]
+        columns = list(range(len(self.classes_))) if label is None else [self._class_column(label)]
         counts = self._counts(X, reset=False)[slice(None)]
-        names = np.append(self.vocabulary_.astype(object), REST)  # the last one is found under -1
+        words = np.append(self.vocabulary_.astype(object), REST)  # REST is at -1
         ids = names_array(X.doc_ids) if isinstance(X, Corpus) else np.arange(counts.shape[0])
-        tables = []
-        for column, table in zip(chosen, self._word_tables(counts, chosen), strict=True):
-            order = np.lexsort((-np.abs(table.weight), table.doc))
+        frames = []
+        for column, table in zip(columns, self._word_tables(counts, columns), strict=True):
             frame = pd.DataFrame(
                 {
                     "doc": ids[table.doc],
                     "label": self.classes_[column],
-                    "word": names[table.word],
+                    "word": words[table.word],
                     "weight": table.weight,
                 }
             )
-            tables.append(frame.iloc[order])
-        return pd.concat(tables, ignore_index=True)
+            frames.append(frame.iloc[np.lexsort((-np.abs(table.weight), table.doc))])
+        return pd.concat(frames, ignore_index=True)
 
-    def _word_tables(self, counts: Counts, chosen: list[int]) -> list[WordTable]:
+    def _word_tables(self, counts: Counts, columns: list[int]) -> list[WordTable]:
         shards = unlabelled_shards(counts, len(self.classes_))
-        with self._at_work() as settings:
+        with self._em_settings() as settings:
             if self._prior is None:
                 if self.inference == "mean_field":
-                    raise ValueError('explain needs inference="joint": as published, words are not weighed one by one')
-                return topic_weights(shards, word_evidence_model(self._params, self.temper_), settings, chosen)
-            said = self._prior_log_odds(counts, settings) - logit(self._params.class_prior)
+                    raise ValueError('explain needs inference="joint": mean field does not weigh single words')
+                return topic_weights(shards, word_evidence_model(self._params, self.temper_), settings, columns)
+            log_odds = self._prior_log_odds(counts, settings) - logit(self._params.class_prior)
             topics = None if self._prior.evidence_model is None else (shards, self._prior.evidence_model, settings)
-            return head_weights(counts, self._prior, said, topics, chosen)
+            return head_weights(counts, self._prior, log_odds, topics, columns)
 
-    def _class_number(self, label: Any) -> int:
-        found = np.flatnonzero(self.classes_ == label)
-        if len(found) != 1:
+    def _class_column(self, label: Any) -> int:
+        columns = np.flatnonzero(self.classes_ == label)
+        if len(columns) != 1:
             raise ValueError(f"label={label!r} is not one of the classes {', '.join(map(str, self.classes_[:20]))}")
-        return int(found[0])
-
-    def predict(self, X: Any) -> NDArray[np.int64]:
-        """(documents, classes): 1 where the probability of a class reaches its threshold (``thresholds_``)."""
-        return (self.predict_proba(X) >= self.thresholds_).astype(np.int64)
-
-    def score(self, X: Any, y: Any) -> float:
-        """Micro-F1 of the predictions against the truth; unknown labels are left out."""
-        return float(metrics.micro_f1(label_table(y)[0], self.predict(X)))
+        return int(columns[0])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
         tags.target_tags.required = True
-        tags.transformer_tags.preserves_dtype = []  # shares of topics are float64, whatever the counts are
+        tags.transformer_tags.preserves_dtype = []  # topic shares are float64 for any type of counts
         return tags
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name}={value!r} is not known; choose from {_listed(choices)}")
-
-
-def _check_count(name: str, value: Any, *, or_auto: bool = False) -> None:
-    if or_auto and isinstance(value, str) and value == "auto":
-        return
-    if not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"{name}={value!r} must be a whole number of at least 1")
-
-
-def _listed(choices: tuple[str, ...]) -> str:
-    return ", ".join(map(repr, choices))

@@ -1,23 +1,21 @@
-"""CrowdPALDA: the estimator that learns from votes; no formulas here."""
+"""CrowdPALDA, the estimator for votes of a crowd."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from palda.data import Corpus, names_array
-from palda.engine import Threads, resolve_n_jobs
-from palda.estimators.aggregation import ANNOTATOR_MODELS
-from palda.estimators.base import PUBLISHED, TopicEstimator
-from palda.estimators.checkpoints import open_stage_store
-from palda.estimators.inputs import arriving_votes, as_votes, initial_label_probs, known_votes, label_table
-from palda.estimators.saved_estimator import as_many, out_of_fold_arrays, take_out_of_fold
+from palda.estimators.base import TopicEstimator
+from palda.estimators.initial_labels import initial_label_probs
+from palda.estimators.inputs import as_votes, gold_table, known_votes, new_votes
+from palda.estimators.parameters import ANNOTATOR_MODELS
+from palda.estimators.persistence import require_length, restored_votes
 from palda.io import ShardFolder
 from palda.models.crowd import (
-    CrowdSettings,
     CrowdState,
     ProfilePrior,
     PublishedCoin,
@@ -35,14 +33,13 @@ from palda.training import Batch, RevisitedDocuments, classifier_evidence
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
 
     from palda.data import Strings, VoteRows, Votes
-    from palda.estimators.attachments import Attachments
-    from palda.estimators.checkpoints import Checkpoint
+    from palda.estimators.checkpoint import Checkpoint
     from palda.estimators.model_file import SavedModel
     from palda.models.crowd import AnnotatorBelief, AnnotatorModel
 
@@ -52,31 +49,88 @@ __all__ = ["CrowdPALDA"]
 
 
 class CrowdPALDA(TopicEstimator):
-    """ML-PA-LDA-C: the same topics and classifier when only the votes of a noisy crowd are known.
+    """Multi-label classifier, topic model and annotator model for documents labelled by a crowd (ML-PA-LDA-C).
 
-    The story goes on: an annotator looks at a class of a document, sees whether it is there, and says so truthfully
-    as often as is their way. Nobody need judge everything; what was not judged says nothing.
+    The model of :class:`~palda.PALDA` with unknown labels. An annotator reports each class of a document correctly with
+    an annotator-specific probability (maths, eqs. 1 and 37). Annotators need not judge everything; a missing vote is
+    not a "no".
 
-    Votes alone cannot tell a good crowd from its mirror image (everybody wrong, every label turned round): the start
-    from the majority decides, and a few ``gold`` labels or an ``annotator_prior`` set it right when the majority lies.
-
-    Parameters and attributes that are not listed are those of :class:`~palda.PALDA`.
+    Votes alone cannot distinguish a good crowd from its mirror image, in which every annotator and every label is
+    reversed. The fit starts from the majority vote. A few ``gold`` labels or an ``annotator_prior`` correct it where
+    the majority is wrong.
 
     Parameters
     ----------
-    annotators
-        ``"two_coin"``: sensitivity and specificity of each annotator. ``"one_coin"``: one rate for both, as published.
-        ``"per_class"``: both, for every class.
+    n_topics : int or "auto", default="auto"
+        Number of topics.
+    annotators : {"two_coin", "one_coin", "per_class"}, default="two_coin"
+        Annotator model. ``"two_coin"``: sensitivity and specificity per annotator. ``"one_coin"``: one rate for both,
+        as published. ``"per_class"``: sensitivity and specificity per annotator and class.
+    inference : {"joint", "mean_field"}, default="joint"
+        Variational family of the topic model.
+    label_prior : {"stacked", "topics", "words", "base_rate"} or classifier, default="stacked"
+        Probability of each class before any vote: a classifier on words and topics, on one of them, a constant per
+        class, or any scikit-learn classifier with ``predict_proba``.
+    n_profiles : int or "auto", default="auto"
+        Number of label-set profiles. ``"auto"`` uses as many as improve the prediction of held-out votes.
+    smoothing : bool, default=True
+        Whether topics have a Dirichlet prior.
+    thresholds : {"micro_f1", "macro_f1", "jaccard"} or float, default="micro_f1"
+        Probability at which ``predict`` returns a class, or the measure that the thresholds maximise.
+    n_init : int, default=1
+        Number of random starts of the topic model.
+    algorithm : {"batch", "online"}, default="batch"
+        EM of the topic model.
+    max_iter : int, default=200
+        Maximum number of iterations of EM.
+    tol : float or "auto", default="auto"
+        Relative growth of the bound at which EM stops.
+    n_jobs : int, default=None
+        Number of threads; None uses all cores.
+    engine : "dask", str or dask.distributed.Client, default=None
+        Where documents are processed; None for threads of this process.
+    random_state : int, RandomState instance or None, default=None
+        Random seed.
+    verbose : int, default=0
+        Write the progress of EM to standard error if not 0.
 
     Attributes
     ----------
-    classes_, annotators_, doc_ids_
-        Names of classes, annotators and documents.
-    consensus_
-        (documents, classes): probability of each label given words, votes and gold.
-    vote_log_likelihoods_
-        Log-likelihood of votes that were hidden for the purpose, after every turn of learning; empty for base rates.
+    classes_ : ndarray of shape (n_classes,)
+        Names of the classes.
+    annotators_ : ndarray of shape (n_annotators,)
+        Names of the annotators.
+    doc_ids_ : ndarray of shape (n_documents,)
+        Ids of the training documents.
+    consensus_ : ndarray of shape (n_documents, n_classes)
+        Probability of each label of the training documents, given words, votes and gold labels.
+    annotator_quality_ : DataFrame
+        Estimated quality of the annotators, one row per annotator.
+    annotator_rates_by_class_ : DataFrame
+        Sensitivity and specificity, one row per annotator and class.
+    vote_log_likelihoods_ : ndarray of shape (n_rounds,)
+        Log-likelihood of held-out votes after each round of training; empty for base rates.
+
+    All other attributes are those of :class:`~palda.PALDA`.
+
+    See Also
+    --------
+    PALDA : The same model for known labels, with all parameters in detail.
+    aggregate : Consensus and annotator quality without texts.
+
+    Examples
+    --------
+    >>> from palda import CrowdPALDA, simulate
+    >>> news = simulate.newsroom(200, seed=0)
+    >>> votes, annotators = simulate.crowd(news, [0.9, 0.8, 0.7, 0.2], votes_per_doc=3, seed=0)
+    >>> model = CrowdPALDA(random_state=0).fit(news.corpus, votes)
+    >>> model.consensus_.shape
+    (200, 10)
+    >>> model.annotator_quality_["verdict"].tolist()
+    ['reliable', 'reliable', 'noisy', 'adversarial']
     """
+
+    _published: ClassVar[dict[str, Any]] = TopicEstimator._published | {"annotators": "one_coin"}  # noqa: SLF001
 
     def __init__(
         self,
@@ -113,11 +167,6 @@ class CrowdPALDA(TopicEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    @classmethod
-    def as_published(cls, n_topics: int = 20, *, smoothing: bool = False, **settings: Any) -> Self:
-        """The paper's model and settings: mean field, base rates, one coin, prediction at ½."""
-        return cls(n_topics, smoothing=smoothing, **(PUBLISHED | {"annotators": "one_coin"} | settings))
-
     def fit(
         self,
         X: Any,
@@ -128,99 +177,111 @@ class CrowdPALDA(TopicEstimator):
         *,
         checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
     ) -> Self:
-        """Learn topics, labels, annotators and the label prior from counts X and votes.
+        """Fit topics, labels, annotators and label prior.
 
-        Documents without votes take part: they train the topics.
+        Documents without votes take part too: they train the topics.
 
         Parameters
         ----------
-        X
-            Counts (documents, words), or a ``Corpus``, which brings its document ids; or a ``ShardFolder``, which
-            brings votes and known labels too.
-        votes
-            ``Votes``, an array (documents, annotators, classes) whose rows align with X, with -1 or NaN for no
-            judgement, or a long data frame, whose documents are looked up in ``doc_ids``.
-        gold
-            Known labels (documents, classes), -1 or NaN where unknown.
-        doc_ids
+        X : array-like or sparse matrix of shape (n_documents, n_words), Corpus or ShardFolder
+            Word counts. A ``Corpus`` brings its document ids, a ``ShardFolder`` also its votes and known labels.
+        votes : Votes, DataFrame or array-like of shape (n_documents, n_annotators, n_classes)
+            ``Votes``; a long data frame with columns doc, annotator, label and value, whose documents are matched with
+            ``doc_ids``; or an array of 1 and 0, with -1 or NaN for no vote, whose rows are those of X.
+        gold : array-like of shape (n_documents, n_classes) or DataFrame, default=None
+            Known labels: 1, 0, and -1 or NaN for unknown. Rows and columns of a data frame are matched by document id
+            and class; it may leave out either.
+        doc_ids : iterable of str, default=None
             Ids of the rows of X.
-        annotator_prior
-            What earlier work says about annotators: ``annotator_quality_`` of an earlier fit, or a mapping from
-            annotator to quality or to (sensitivity, specificity).
-        checkpoint
-            A folder, or a ``Checkpoint``, which also says how often it is written to. A long fit goes on from there if
-            it was stopped, and ends as if it had not been.
+        annotator_prior : DataFrame or mapping, default=None
+            Earlier knowledge of annotators: ``annotator_quality_`` of an earlier fit, or a mapping from annotator to
+            quality or to (sensitivity, specificity).
+        checkpoint : Checkpoint, str or path-like, default=None
+            Folder from which an interrupted fit resumes.
+
+        Returns
+        -------
+        CrowdPALDA
+            The fitted estimator.
+
+        Raises
+        ------
+        DataError
+            If votes, gold and X do not match.
+        ValueError
+            If a parameter or X is invalid.
         """
+        self._check_parameters()
         counts = self._counts(X, reset=True)
         given: VoteRows
         if isinstance(X, ShardFolder) and votes is None:
             given, gold = X.votes, X.gold if gold is None else gold
         else:
-            ids = X.doc_ids if isinstance(X, (Corpus, ShardFolder)) and doc_ids is None else doc_ids
-            given = as_votes(votes, ids, counts.shape[0])
-        known = _gold_table(gold, given)
+            given = as_votes(votes, _ids_of(X, doc_ids), counts.shape[0])
+        known = gold_table(gold, given)
         model = self._annotator_model()
         history = None if annotator_prior is None else parse_annotator_prior(annotator_prior, given.annotators)
         belief = model.start(given.n_annotators, given.n_classes, history)
         data = TrainingData(counts, known, initial_label_probs(given, known), given, belief)
         self.classes_, self.annotators_, self.doc_ids_ = given.classes, given.annotators, given.doc_ids
-        with open_stage_store(checkpoint, self.get_params(deep=False), data) as stages, self._at_work(model) as at_work:
-            settings = replace(at_work, stages=stages)
-            if self._learns(data):
-                found = self._fit_learned(data, replace(settings, annotators=None), model)
-                self.consensus_, self.vote_log_likelihoods_ = found.label_probs, found.log_likelihoods
-                self._params = replace(self._params, annotators=found.belief)
-            else:
-                self.consensus_ = self._fit_together(data, settings)
-                self.vote_log_likelihoods_ = np.empty(0)
+        self.consensus_, self.vote_log_likelihoods_ = self._train(data, model, checkpoint)
         self._vote_counts = count_votes(model, given, self.consensus_)
         return self
 
     def partial_fit(self, X: Any, votes: Any, gold: Any = None, doc_ids: Iterable[object] | None = None) -> Self:
-        """Learn from documents and votes as they arrive: the first call is a ``fit``, later ones go on.
+        """Update the model with a new batch of documents and votes; the first call is a ``fit``.
 
-        What is said of ``PALDA.partial_fit`` holds here too. Annotators keep what is believed of them and their votes
-        add up; newcomers begin as typical members of the pool. ``consensus_`` and ``doc_ids_`` grow with the documents.
+        See :meth:`palda.PALDA.partial_fit` for what is updated. Annotators keep their estimates, and their votes add
+        up. New annotators start as typical members of the crowd. ``consensus_`` and ``doc_ids_`` grow.
 
-        Votes on a document that was seen before are welcome: X then holds its row again. They change its consensus and
-        what is believed of who gave them; its words are not counted twice. A vote that was given before would be: pass
-        new ones only.
+        New votes on earlier documents are accepted; X then holds their rows again. They change the consensus of these
+        documents and the estimates of the annotators; their words are not counted twice. Pass only new votes: earlier
+        ones would count twice.
 
         Parameters
         ----------
-        X, votes, gold, doc_ids
-            As in ``fit``. Classes and annotators are matched by name, those of an array by position; classes stay the
-            same. Rows of an array without ids are new documents.
+        X : array-like or sparse matrix of shape (n_documents, n_words), Corpus or ShardFolder
+            Word counts, with the same columns in every call.
+        votes : Votes, DataFrame or array-like of shape (n_documents, n_annotators, n_classes)
+            Votes as in ``fit``. Classes and annotators are matched by name, those of an array by position. Classes
+            stay the same. Rows of an array without ids are new documents.
+        gold : array-like of shape (n_documents, n_classes) or DataFrame, default=None
+            Known labels as in ``fit``.
+        doc_ids : iterable of str, default=None
+            Ids of the rows of X.
+
+        Returns
+        -------
+        CrowdPALDA
+            The updated estimator.
         """
-        self._check_can_go_on()
+        self._check_partial_fit()
         if not self.__sklearn_is_fitted__():
             self.fit(X, votes, gold, doc_ids)
-            self._warn_of_a_small_start()
+            self._warn_if_few_docs()
             return self
-        ids = X.doc_ids if isinstance(X, (Corpus, ShardFolder)) and doc_ids is None else doc_ids
         counts = self._counts(X, reset=False)
-        came = arriving_votes(votes, ids, counts.shape[0], self._axes_of_votes())
-        known = _gold_table(gold, came.votes)
-        model, strangers = self._annotator_model(), came.votes.n_annotators - len(self.annotators_)
-        seen = None
-        if len(came.seen):
-            seen = RevisitedDocuments(came.votes.take(came.seen), self.consensus_[came.places], known[came.seen])
-        self._params = replace(self._params, annotators=self._belief.with_new_annotators(strangers))
-        nothing = np.zeros((strangers, *self._vote_counts.shape[1:]))
-        batch = Batch(counts[came.new], known[came.new], came.votes.take(came.new))
-        found = self._arrive(batch, model, np.concatenate((self._vote_counts, nothing)), seen)
-        self._vote_counts = found.state.vote_counts
+        names = self.doc_ids_, self.annotators_, self.classes_
+        given, new, seen, positions = new_votes(votes, _ids_of(X, doc_ids), counts.shape[0], names)
+        known = gold_table(gold, given)
+        revisited = None
+        if len(seen):
+            revisited = RevisitedDocuments(given.take(seen), self.consensus_[positions], known[seen])
+        n_new_annotators = given.n_annotators - len(self.annotators_)
+        self._params = replace(self._params, annotators=self._belief.with_new_annotators(n_new_annotators))
+        no_votes = np.zeros((n_new_annotators, *self._vote_counts.shape[1:]))
+        batch = Batch(counts[new], known[new], given.take(new))
+        vote_counts = np.concatenate((self._vote_counts, no_votes))
+        result = self._update(batch, self._annotator_model(), vote_counts, revisited)
+        self._vote_counts = result.state.vote_counts
         consensus = self.consensus_.copy()
-        consensus[came.places] = found.revisited_probs
-        self.consensus_ = np.concatenate((consensus, found.label_probs))
-        self.doc_ids_ = names_array([*self.doc_ids_, *came.votes.doc_ids[came.new]])
-        self.annotators_ = came.votes.annotators
+        consensus[positions] = result.revisited_probs
+        self.consensus_ = np.concatenate((consensus, result.label_probs))
+        self.doc_ids_ = names_array([*self.doc_ids_, *given.doc_ids[new]])
+        self.annotators_ = given.annotators
         return self
 
     def _annotator_model(self) -> AnnotatorModel:
-        if self.annotators not in ANNOTATOR_MODELS:
-            choices = ", ".join(map(repr, ANNOTATOR_MODELS))
-            raise ValueError(f"annotators={self.annotators!r} is not known; choose from {choices}")
         if self.annotators == "one_coin" and self.inference == "mean_field":
             return PublishedCoin()
         return ANNOTATOR_MODELS[self.annotators]()
@@ -232,56 +293,73 @@ class CrowdPALDA(TopicEstimator):
 
     @property
     def annotator_quality_(self) -> pd.DataFrame:
-        """What was learned about annotators, a row for each.
+        """Estimated quality of the annotators, one row per annotator.
 
-        Columns ``annotator``, ``quality`` (expected share of right votes), ``low`` and ``high`` (its 95% interval),
-        ``sensitivity``, ``specificity``, ``informedness``, ``n_votes``, ``verdict``; then ``informedness_low``,
-        ``informedness_high``, ``n_present``.
+        Columns: ``annotator``; ``quality`` (expected share of correct votes) with its 95% interval ``low`` and
+        ``high``; ``sensitivity``, ``specificity``, ``informedness``; ``n_votes``; ``verdict``; ``informedness_low``,
+        ``informedness_high``; ``n_present`` (expected number of votes on labels that are present).
         """
         return quality_table(summarize_annotators(self._belief, self._vote_counts), self.annotators_)
 
     @property
     def annotator_rates_by_class_(self) -> pd.DataFrame:
-        """Sensitivity and specificity with their 95% intervals, a row for each annotator and class.
+        """Sensitivity and specificity with 95% intervals, one row per annotator and class.
 
-        With ``annotators="per_class"`` they differ from class to class; other models repeat an annotator's.
+        They differ between classes with ``annotators="per_class"``; other models repeat the rates of the annotator.
         """
         return rates_by_class(self._belief, self.annotators_, self.classes_)
 
     def consensus(self, X: Any, votes: Any, doc_ids: Iterable[object] | None = None) -> Array:
-        """(documents, classes): probability of each label of new documents, from their words and the votes on them.
+        """Label probabilities of new documents, from their words and votes.
 
-        Votes come in the forms that ``fit`` takes; classes and annotators are matched by name, those of an array by
-        position. Annotators that were not there in training count as typical members of the pool.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_documents, n_words), or Corpus
+            Word counts.
+        votes : Votes, DataFrame or array-like of shape (n_documents, n_annotators, n_classes)
+            Votes as in ``fit``. Classes and annotators are matched by name, those of an array by position. Unknown
+            annotators count as typical members of the crowd.
+        doc_ids : iterable of str, default=None
+            Ids of the rows of X.
+
+        Returns
+        -------
+        ndarray of shape (n_documents, n_classes)
+            Probability that each class is present.
         """
         belief = self._belief
-        ids = X.doc_ids if isinstance(X, Corpus) and doc_ids is None else doc_ids
         counts = self._counts(X, reset=False)
-        given = known_votes(votes, ids, counts.shape[0], self.classes_, self.annotators_)
+        given = known_votes(votes, _ids_of(X, doc_ids), counts.shape[0], self.classes_, self.annotators_)
         belief = belief.with_new_annotators(given.n_annotators - len(self.annotators_))
         unknown = np.full((given.n_docs, given.n_classes), -1, dtype=np.int8)
         model = self._annotator_model()
-        with self._at_work(model) as settings:
+        with self._em_settings(model) as settings:
             if self._prior is None:
                 params = replace(self._params, annotators=belief)
                 return label_probs(cut_shards(counts, unknown, given), params, settings)
-            extra = classifier_evidence(counts, self._prior, settings)
+            evidence = classifier_evidence(counts, self._prior, settings)
         state = CrowdState(belief, self._prior.for_votes.profiles, ProfilePrior.vague(given.n_classes))
-        return label_posterior(
-            given, unknown, state, CrowdSettings(model, engine=Threads(resolve_n_jobs(self.n_jobs))), extra
-        )
+        return label_posterior(given, unknown, state, self._crowd_settings(model), evidence)
 
     def suggest(self, n: int = 10) -> pd.DataFrame:
-        """The ``n`` labels of training documents that are most worth another vote, best first.
+        """Labels of training documents for which one more vote is worth most.
 
-        Columns ``doc``, ``label``, ``probability``, and ``gain``: by how many nats the entropy of the label is expected
-        to fall with one more vote of a typical annotator. It is largest for labels that are in doubt.
+        Parameters
+        ----------
+        n : int, default=10
+            Number of labels.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``doc``, ``label``, ``probability``, and ``gain``: expected decrease of the entropy of the label,
+            in nats, by one more vote of a typical annotator. Largest gain first.
         """
         import pandas as pd
 
         rates = typical_rates(self._belief, self._vote_counts, len(self.classes_))
         if not isinstance(n, (int, np.integer)) or n < 1:
-            raise ValueError(f"n={n!r} must be a whole number of at least 1")
+            raise ValueError(f"n={n!r} must be an integer of at least 1")
         gain = expected_gain(self.consensus_, rates)
         order = np.argsort(-gain, axis=None, kind="stable")[:n]
         doc, label = np.unravel_index(order, gain.shape)
@@ -294,26 +372,22 @@ class CrowdPALDA(TopicEstimator):
             }
         )
 
-    def _votes_to_keep(self, votes: Any) -> Votes | None:
-        if votes is None:
-            return self.votes_
+    def _checked_votes(self, votes: Any) -> Votes:
         given = as_votes(votes, self.doc_ids_, len(self.doc_ids_))
-        axes = (given.annotators, self.annotators_), (given.classes, self.classes_)
-        if not all(np.array_equal(*pair) for pair in axes):
-            raise ValueError("these are not the votes that the model learned from: annotators or classes differ")
+        names = (given.annotators, self.annotators_), (given.classes, self.classes_)
+        if not all(np.array_equal(*pair) for pair in names):
+            raise ValueError("the model was fitted to other votes: annotators or classes differ")
         return given
 
-    def _attachments(self, words: Any, texts: Any, votes: Any) -> Attachments:
-        found = super()._attachments(words, texts, votes)
-        ids = getattr(texts, "doc_ids", self.doc_ids_)
-        if not np.array_equal(ids, self.doc_ids_):
-            raise ValueError("texts are of other documents than those the model learned from, or in another order")
-        if found.texts is not None and len(found.texts) != len(self.doc_ids_):
-            raise ValueError(f"there are {len(found.texts)} texts for {len(self.doc_ids_)} documents")
-        return found
+    def _checked_texts(self, texts: Any) -> Strings:
+        if not np.array_equal(getattr(texts, "doc_ids", self.doc_ids_), self.doc_ids_):
+            raise ValueError("texts are of other documents than those the model was fitted to, or in another order")
+        return self._one_per_document(super()._checked_texts(texts))
 
-    def _axes_of_votes(self) -> tuple[Strings, Strings, Strings]:
-        return self.doc_ids_, self.annotators_, self.classes_
+    def _one_per_document(self, texts: Strings) -> Strings:
+        if len(texts) != len(self.doc_ids_):
+            raise ValueError(f"there are {len(texts)} texts for {len(self.doc_ids_)} documents")
+        return texts
 
     def _add_state(self, arrays: dict[str, NDArray[Any]], state: dict[str, Any]) -> None:
         arrays |= {
@@ -321,25 +395,22 @@ class CrowdPALDA(TopicEstimator):
             "vote_counts": self._vote_counts,
             "vote_log_likelihoods": self.vote_log_likelihoods_,
         }
-        arrays |= out_of_fold_arrays(self)
-        names = {"classes": self.classes_, "annotators": self.annotators_, "doc_ids": self.doc_ids_}
-        state |= {name: values.tolist() for name, values in names.items()}
+        state |= {"annotators": self.annotators_.tolist(), "doc_ids": self.doc_ids_.tolist()}
 
-    def _take_state(self, saved: SavedModel, trusted: tuple[str, ...]) -> None:
-        super()._take_state(saved, trusted)
-        self.consensus_ = saved.arrays["consensus"]
-        self._vote_counts = saved.arrays["vote_counts"]
-        self.vote_log_likelihoods_ = saved.arrays["vote_log_likelihoods"]
-        self.classes_ = names_array(as_many(saved.state["classes"], self._params.class_prior, "classes"))
-        self.annotators_ = names_array(as_many(saved.state["annotators"], self._belief.posterior, "annotators"))
-        self.doc_ids_ = names_array(as_many(saved.state["doc_ids"], self.consensus_, "documents"))
-        take_out_of_fold(self, saved, len(self.doc_ids_))
+    def _restore(self, saved: SavedModel, trusted: Sequence[str]) -> None:
+        super()._restore(saved, trusted)
+        arrays, state = saved.arrays, saved.state
+        self.consensus_ = arrays["consensus"]
+        self._vote_counts = arrays["vote_counts"]
+        self.vote_log_likelihoods_ = arrays["vote_log_likelihoods"]
+        self.annotators_ = names_array(require_length(state["annotators"], self._belief.posterior, "annotators"))
+        self.doc_ids_ = names_array(require_length(state["doc_ids"], self.consensus_, "documents"))
+        if len(getattr(self, "out_of_fold_probs_", self.consensus_)) != len(self.doc_ids_):
+            raise ValueError("the array 'out_of_fold_probs' does not match the others")
+        if self.texts_ is not None:
+            self._one_per_document(self.texts_)
+        self.votes_ = restored_votes(arrays, self.doc_ids_, self.annotators_, self.classes_)
 
 
-def _gold_table(gold: Any, votes: VoteRows) -> NDArray[np.int8]:
-    """Known labels (documents, classes), -1 where unknown."""
-    shape = (votes.n_docs, votes.n_classes)
-    known = np.full(shape, -1, dtype=np.int8) if gold is None else label_table(gold)[0]
-    if known.shape != shape:
-        raise ValueError(f"gold has shape {known.shape}, not (documents, classes) = {shape}")
-    return known
+def _ids_of(X: Any, doc_ids: Iterable[object] | None) -> Iterable[object] | None:
+    return X.doc_ids if doc_ids is None and isinstance(X, (Corpus, ShardFolder)) else doc_ids

@@ -1,4 +1,4 @@
-"""Which words spoke for and against a class: plain tables of documents, words and nats."""
+"""Weights of words for and against a class, per document."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 __all__ = ["REST", "WordTable", "head_weights", "topic_weights"]
 
 REST = "(rest)"
-"""Stands in the column of words for what no single word says: the head's offset against the base rate, what was cut
-off where evidence was beyond belief, and what the other classes say through the label-set profiles."""
+"""In place of a word, for what belongs to no single word: the classifier's offset against the base rate, clipped
+evidence, and the influence of other classes through the label-set profiles."""
 
 
 class WordTable(NamedTuple):
-    """Entries (document, word), and how many nats each adds to the log-odds of a class."""
+    """Entries (document, word), and what each adds to the log-odds of a class, in nats."""
 
     doc: NDArray[np.int64]
-    word: NDArray[np.int64]  # column of X; -1 for what no word says
+    word: NDArray[np.int64]  # column of X; -1 for the rest
     weight: Array
 
 
-class _Topics(NamedTuple):
-    """What topics say about the words of some documents."""
+class _TopicEvidence(NamedTuple):
+    """Word evidence of the topic model in some documents."""
 
     bags: Bags
     doc: NDArray[np.int64]
@@ -46,23 +46,23 @@ class _Topics(NamedTuple):
     reader: WordEvidenceModel
 
     @classmethod
-    def of(cls, shards: Sequence[DocumentShard], reader: WordEvidenceModel, settings: EMSettings) -> _Topics:
-        found = evidence_of_shards(shards, reader, settings)
+    def of(cls, shards: Sequence[DocumentShard], reader: WordEvidenceModel, settings: EMSettings) -> _TopicEvidence:
+        result = evidence_of_shards(shards, reader, settings)
         bags = joined_bags([shard.bags for shard in shards])
-        doc = np.repeat(np.arange(len(found.beliefs)), np.diff(bags.starts))
-        return cls(bags, doc, found.beliefs, found.evidence, reader)
+        doc = np.repeat(np.arange(len(result.beliefs)), np.diff(bags.starts))
+        return cls(bags, doc, result.beliefs, result.evidence, reader)
 
     def weights(self, label: int) -> Array:
         return word_weights(self.bags, self.beliefs, self.reader, label)
 
 
 def topic_weights(
-    shards: Sequence[DocumentShard], reader: WordEvidenceModel, settings: EMSettings, chosen: Sequence[int]
+    shards: Sequence[DocumentShard], reader: WordEvidenceModel, settings: EMSettings, columns: Sequence[int]
 ) -> list[WordTable]:
-    """A table for each chosen class; the weights of a document sum to its evidence."""
-    topics = _Topics.of(shards, reader, settings)
+    """One table per class in ``columns``; the weights of a document sum to its evidence (maths, eq. 33)."""
+    topics = _TopicEvidence.of(shards, reader, settings)
     word = topics.bags.words.astype(np.int64)
-    return [WordTable(topics.doc, word, topics.weights(label)) for label in chosen]
+    return [WordTable(topics.doc, word, topics.weights(label)) for label in columns]
 
 
 def head_weights(
@@ -70,33 +70,33 @@ def head_weights(
     prior: LabelPrior,
     log_odds: Array,
     topics: tuple[Sequence[DocumentShard], WordEvidenceModel, EMSettings] | None,
-    chosen: Sequence[int],
+    columns: Sequence[int],
 ) -> list[WordTable]:
-    """A table for each chosen class; the weights of a document sum to ``log_odds`` (documents, classes).
+    """One table per class in ``columns``; the weights of a document sum to ``log_odds`` (documents, classes).
 
-    A word speaks through its own coefficient, through its share in columns that bend, and through the topics: what they
-    say is itself a sum over words.
+    A word contributes through its own coefficient, through its share in the random Fourier features, and through the
+    evidence of the topic model, which is a sum over words.
     """
     head = prior.classifier
     if not isinstance(head, LogisticClassifier):
-        reason = "explain needs a label prior that weighs words one by one, not a plugged-in classifier"
-        raise ValueError(reason)  # noqa: TRY004 - the setting is wrong, not a type
+        reason = "explain needs a label prior that weighs single words, not an external classifier"
+        raise ValueError(reason)  # noqa: TRY004 - the parameter is wrong, not a type
     doc = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
     word = counts.indices.astype(np.int64)
     slope = head.slope * prior.for_words.slope
-    own = np.zeros((counts.nnz, len(chosen)))
+    own = np.zeros((counts.nnz, len(columns)))
     lifted = head.n_words + head.n_dense
     if head.idf is not None:
         words = tf_idf(counts, head.idf)
-        own += words.data[:, None] * head.coef[word][:, chosen]
+        own += words.data[:, None] * head.coef[word][:, columns]
         if head.fourier is not None:
-            own += head.fourier.word_shares(words, head.coef[lifted:][:, chosen])
+            own += head.fourier.word_shares(words, head.coef[lifted:][:, columns])
     if topics is not None and head.dense_mean is not None and head.dense_spread is not None:
         scale = Scale(head.dense_mean, head.dense_spread)
-        own += _through_topics(_Topics.of(*topics), scale, head.coef[head.n_words : lifted][:, chosen])
-    own *= slope[chosen]
+        own += _through_topics(_TopicEvidence.of(*topics), scale, head.coef[head.n_words : lifted][:, columns])
+    own *= slope[columns]
     tables = []
-    for position, label in enumerate(chosen):
+    for position, label in enumerate(columns):
         rest = log_odds[:, label] - np.bincount(doc, own[:, position], minlength=len(log_odds))
         tables.append(
             WordTable(
@@ -108,8 +108,8 @@ def head_weights(
     return tables
 
 
-def _through_topics(topics: _Topics, scale: Scale, coef: Array) -> Array:
-    """(entries, chosen): what each word adds to the head's scores through topic log-odds that are not cut off."""
+def _through_topics(topics: _TopicEvidence, scale: Scale, coef: Array) -> Array:
+    """(entries, columns): what each word adds to the scores through topic evidence that is not clipped."""
     inside = scale.apply(topics.evidence) == (topics.evidence - scale.mean) / scale.spread
     per_nat = coef / scale.spread[:, None]
     total = np.zeros((len(topics.doc), coef.shape[1]))

@@ -1,75 +1,69 @@
-"""What estimators accept as labels and votes, and what they start from."""
+"""Labels and votes as estimators accept them: arrays, data frames and ``Votes`` become tables of one form."""
 
 from __future__ import annotations
 
 import itertools
-from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit
 
-from palda.data import Votes, names_array, validation, vote_blocks
+from palda.data import Votes, names_array, validation
 from palda.errors import DataError
-from palda.models.crowd import AnnotatorBelief, PublishedCoin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import pandas as pd
     from numpy.typing import NDArray
 
     from palda.data import Strings, VoteRows
 
-    Array = NDArray[np.float64]
-
     Rows = NDArray[np.int64]
 
 __all__ = [
-    "Arriving",
-    "arriving_labels",
-    "arriving_votes",
+    "NewVotes",
     "as_votes",
     "class_names",
-    "initial_label_probs",
+    "given_classes",
+    "gold_table",
     "known_votes",
     "label_table",
-    "mean_where_unknown",
-    "named_classes",
+    "labels_of_classes",
+    "new_votes",
 ]
 
 
 def label_table(Y: Any) -> tuple[NDArray[np.int8], NDArray[Any]]:
-    """Labels as 1, 0 and -1, and the names of the columns.
+    """Labels (documents, classes) as 1, 0 and -1 for unknown, and the names of the columns.
 
-    A table of a single column may hold any two numbers, as scikit-learn's binary targets do: the larger is "present".
+    A single column may hold any two numbers, as binary targets of scikit-learn do; the larger one means present.
     """
     if Y is None:
-        raise ValueError("labels are needed: this estimator requires y to be passed, but the target y is None")
-    columns = getattr(Y, "columns", None)
+        raise ValueError("labels are missing: this estimator requires y to be passed, but the target y is None")
     table = np.asarray(Y.toarray() if hasattr(Y, "toarray") else Y)
-    known = _known(table)
+    known = _known_labels(table)
     if table.ndim == 1:
         raise ValueError(
-            f"a table of labels (documents, classes) is needed, not a 1-D array of {len(table)}: "
-            "y should be a 2d array with a column for each class; reshape one class with Y.reshape(-1, 1)"
+            f"labels must be a table (documents, classes), not a 1-D array of length {len(table)}: "
+            "y should be a 2d array with one column per class; reshape a single class with Y.reshape(-1, 1)"
         )
     if table.ndim != 2 or 0 in table.shape:
         raise ValueError(f"labels have shape {table.shape}, not (documents, classes)")
-    names = np.arange(table.shape[1]) if columns is None else class_names(columns)
-    return known, names
+    columns = getattr(Y, "columns", None)
+    return known, np.arange(table.shape[1]) if columns is None else class_names(columns)
 
 
-def _known(table: NDArray[Any]) -> NDArray[np.int8]:
+def _known_labels(table: NDArray[Any]) -> NDArray[np.int8]:
     numbers = _numbers(table)
     unknown = (numbers == -1) | (np.isnan(numbers) if numbers.dtype.kind == "f" else False)
     values = np.unique(numbers[~unknown])
     if table.ndim == 2 and table.shape[1] == 1 and len(values) == 2:
         return np.where(unknown, -1, numbers == values[1]).astype(np.int8)
-    odd = values[~np.isin(values, (0, 1))]
-    if len(odd):
+    wrong = values[~np.isin(values, (0, 1))]
+    if len(wrong):
         raise ValueError(
             "Only binary classification is supported. Unknown label type: "
-            f"{odd[0].item()!r} is not 0, 1, or -1/NaN for unknown"
+            f"{wrong[0].item()!r} is not 0, 1, or -1/NaN for unknown"
         )
     return np.where(unknown, -1, numbers == 1).astype(np.int8)
 
@@ -91,154 +85,18 @@ def _numbers(table: NDArray[Any]) -> NDArray[Any]:
 
 
 def class_names(names: Iterable[object]) -> NDArray[Any]:
-    """Whole numbers as they are, anything else as text."""
+    """Integers as they are, anything else as strings."""
     listed = list(names)
     if all(isinstance(name, (int, np.integer)) for name in listed):
         return np.array(listed)
     return names_array(listed)
 
 
-def mean_where_unknown(known: NDArray[np.int8]) -> Array:
-    """Labels, with each class's share of the known ones standing in for unknown ones; ½ where nothing is known."""
-    is_known = known >= 0
-    n_known = is_known.sum(axis=0)
-    shares = np.where(n_known > 0, (known == 1).sum(axis=0) / np.maximum(n_known, 1), 0.5)
-    return np.where(is_known, known, shares)
+def given_classes(classes: Any, names: NDArray[Any]) -> NDArray[Any]:
+    """Class names from ``partial_fit(classes=...)``, else those of y.
 
-
-def initial_label_probs(votes: VoteRows, known: NDArray[np.int8]) -> Array:
-    """Labels before the first round of EM: what is known, else what the votes say.
-
-    Without any known label a vote counts as it was cast: the majority decides. With some, annotators are weighed by
-    how they did there, and those who were never tested by how the crowd did: so a crowd that lies is found out.
+    scikit-learn passes the two values of a single column; they name no class.
     """
-    seen = reduce(np.add, (_tally(some, known[rows]) for rows, some in vote_blocks(votes)))
-    n_yes, n_votes = seen[: 2 * votes.n_classes].reshape(2, -1)
-    n_right, n_tests = seen[2 * votes.n_classes :].reshape(2, -1)
-    overall = (n_yes + 1.0) / (n_votes + 2.0)
-    crowd = (n_right.sum() + _TRUST * _TRUSTED_VOTES) / (n_tests.sum() + _TRUSTED_VOTES)
-    rates = (n_right + crowd * _TRUSTED_VOTES) / (n_tests + _TRUSTED_VOTES) if n_tests.any() else None
-    guess = np.empty(known.shape)
-    for rows, some in vote_blocks(votes):
-        guess[rows] = np.where(known[rows] >= 0, known[rows], _shares(some, overall, rates))
-    return guess
-
-
-def _tally(votes: Votes, known: NDArray[np.int8]) -> Array:
-    """Votes for "present" and all votes, by class; then right votes and votes on known labels, by annotator."""
-    truth = known[votes.doc, votes.label]
-    tested = truth >= 0
-    of_tested = votes.annotator[tested]
-    right = (votes.value[tested] == truth[tested]).astype(np.float64)
-    return np.concatenate(
-        (
-            np.bincount(votes.label, votes.value == 1, minlength=votes.n_classes),
-            np.bincount(votes.label, minlength=votes.n_classes),
-            np.bincount(of_tested, right, minlength=votes.n_annotators),
-            np.bincount(of_tested, minlength=votes.n_annotators),
-        )
-    )
-
-
-def _shares(votes: Votes, overall: Array, rates: Array | None) -> Array:
-    """(documents, classes): probability of "present" by the shares of votes, or by the annotators' rates."""
-    if rates is not None:
-        shares: Array = expit(_log_odds_of_votes(votes, rates))
-        return shares
-    return (votes.yes_per_pair() + overall) / (votes.per_pair() + 1.0)
-
-
-def _log_odds_of_votes(votes: Votes, rates: Array) -> Array:
-    coins = PublishedCoin()
-    certain = AnnotatorBelief(np.column_stack((rates, 1.0 - rates)), *_no_priors(len(rates)))
-    return coins.evidence(votes, certain).log_odds
-
-
-def _no_priors(n_annotators: int) -> tuple[Array, Array]:
-    return np.full(2, 0.5), np.full((n_annotators, 2), np.nan)
-
-
-_TRUST, _TRUSTED_VOTES = 0.7, 10.0  # an annotator is taken for this good until this many known labels say otherwise
-
-
-def as_votes(votes: Any, doc_ids: Iterable[object] | None, n_docs: int) -> Votes:
-    """Votes whose documents are the rows of X."""
-    ids = None if doc_ids is None else names_array(doc_ids)
-    if ids is not None and len(ids) != n_docs:
-        raise DataError(f"X has {n_docs} documents, but there are {len(ids)} doc_ids")
-    if isinstance(votes, Votes):
-        given = votes if ids is None or np.array_equal(votes.doc_ids, ids) else _joined(votes, ids)
-    elif hasattr(votes, "columns"):
-        if ids is None:
-            raise DataError("votes in a data frame are joined by document id: pass doc_ids=, or a Corpus as X")
-        given = Votes.from_frame(votes, documents=ids)
-    elif votes is None:
-        raise ValueError("votes are needed: this estimator requires y to be passed, but the target y is None")
-    else:
-        given = Votes.from_array(votes, doc_ids=ids)
-    if given.n_docs != n_docs:
-        raise DataError(
-            f"X has {n_docs} documents, but the votes speak of {given.n_docs}; join them by id with doc_ids="
-        )
-    return given
-
-
-def known_votes(
-    votes: Any, doc_ids: Iterable[object] | None, n_docs: int, classes: Strings, annotators: Strings
-) -> Votes:
-    """Votes on new documents, with the classes and annotators of a fitted model first; strangers follow."""
-    if not isinstance(votes, Votes) and not hasattr(votes, "columns") and votes is not None:
-        ids = None if doc_ids is None else names_array(doc_ids)
-        votes = Votes.from_array(votes, doc_ids=ids, annotators=annotators, classes=classes)
-    given = as_votes(votes, doc_ids, n_docs)
-    column = {name: position for position, name in enumerate(classes)}
-    strange = [name for name in given.classes if name not in column]
-    if strange:
-        raise DataError(validation.unknown_name(strange[0], list(classes), "class"))
-    row = {name: position for position, name in enumerate(annotators)}
-    everybody = [*annotators, *(name for name in given.annotators if name not in row)]
-    row = {name: position for position, name in enumerate(everybody)}
-    return Votes.from_codes(
-        given.doc,
-        np.array([row[name] for name in given.annotators], dtype=np.int32)[given.annotator],
-        np.array([column[name] for name in given.classes], dtype=np.int32)[given.label],
-        given.value,
-        doc_ids=given.doc_ids,
-        annotators=names_array(everybody),
-        classes=classes,
-    )
-
-
-class Arriving(NamedTuple):
-    """Votes that arrive later, with a model's classes and annotators first, and which of their documents it knows."""
-
-    votes: Votes
-    new: Rows  # rows of documents that the model has not seen
-    seen: Rows  # rows of those that it has,
-    places: Rows  # and their places in the model
-
-
-def arriving_votes(
-    votes: Any, doc_ids: Iterable[object] | None, n_docs: int, axes: tuple[Strings, Strings, Strings]
-) -> Arriving:
-    """Votes for a model with these documents, annotators and classes.
-
-    Rows without any id are new documents: they are numbered on from those that the model has.
-    """
-    documents, annotators, classes = axes
-    if doc_ids is None and not isinstance(votes, Votes) and not hasattr(votes, "columns"):
-        taken = set(documents)
-        free = (str(number) for number in itertools.count(len(documents)) if str(number) not in taken)
-        doc_ids = list(itertools.islice(free, n_docs))
-    given = known_votes(votes, doc_ids, n_docs, classes, annotators)
-    place_of = {name: place for place, name in enumerate(documents)}
-    places = np.array([place_of.get(name, -1) for name in given.doc_ids], dtype=np.int64)
-    seen = np.flatnonzero(places >= 0)
-    return Arriving(given, np.flatnonzero(places < 0), seen, places[seen])
-
-
-def named_classes(classes: Any, names: NDArray[Any]) -> NDArray[Any]:
-    """Names of the columns of labels; a single column may be given its two values, as scikit-learn does."""
     if classes is None:
         return names
     given = class_names(np.asarray(classes).tolist())
@@ -249,20 +107,130 @@ def named_classes(classes: Any, names: NDArray[Any]) -> NDArray[Any]:
     return given
 
 
-def arriving_labels(Y: Any, classes: NDArray[Any]) -> NDArray[np.int8]:
-    """Labels that arrive later, in the order of a model's classes; named columns are matched by name."""
+def labels_of_classes(Y: Any, classes: NDArray[Any]) -> NDArray[np.int8]:
+    """Labels in the order of a fitted model's classes; columns of a data frame are matched by name."""
     known, names = label_table(Y)
     if known.shape[1] != len(classes):
-        raise ValueError(f"y has {known.shape[1]} classes, but the model has {len(classes)}; they must stay the same")
+        raise ValueError(f"y has {known.shape[1]} classes, but the model has {len(classes)}; pass the same classes")
     if not hasattr(Y, "columns"):
         return known
     column = {name: position for position, name in enumerate(names)}
-    strange = [name for name in names if name not in set(classes.tolist())]
-    if strange:
-        raise DataError(validation.unknown_name(str(strange[0]), [str(name) for name in classes], "class"))
+    unknown = [name for name in names if name not in set(classes.tolist())]
+    if unknown:
+        raise DataError(validation.unknown_name(str(unknown[0]), [str(name) for name in classes], "class"))
     return np.ascontiguousarray(known[:, [column[name] for name in classes.tolist()]])
 
 
-def _joined(votes: Votes, ids: Strings) -> Votes:
-    """The same votes with the documents of ``ids`` as rows."""
+def gold_table(gold: Any, votes: VoteRows) -> NDArray[np.int8]:
+    """Known labels (documents, classes) in the order of the votes, -1 where unknown.
+
+    Rows and columns of a data frame are matched by name, and it may leave out documents and classes. An axis with
+    pandas' default numbering that is as long as that of the votes is matched by position.
+    """
+    shape = (votes.n_docs, votes.n_classes)
+    if gold is None:
+        return np.full(shape, -1, dtype=np.int8)
+    if hasattr(gold, "columns"):
+        rows = _matched_names(gold.index, votes.doc_ids, "document")
+        columns = _matched_names(gold.columns, votes.classes, "class")
+        gold = gold.set_axis(rows, axis=0).set_axis(columns, axis=1)
+        gold = gold.reindex(index=votes.doc_ids, columns=votes.classes)
+    known, _ = label_table(gold)
+    if known.shape != shape:
+        raise DataError(
+            f"gold has shape {known.shape}, not (documents, classes) = {shape}; a data frame indexed by document id "
+            "may leave documents out"
+        )
+    return known
+
+
+def _matched_names(axis: pd.Index[Any], expected: Strings, kind: str) -> Strings:
+    """Names of the rows or columns of ``gold``, all of them expected."""
+    names, known = names_array(axis), set(expected)
+    unknown = [name for name in names if name not in known]
+    if unknown and np.array_equal(axis, np.arange(len(expected))):
+        return expected
+    if axis.has_duplicates:
+        raise DataError(f"gold names {kind} {validation.shown(axis[axis.duplicated()][0])} twice; keep one")
+    if unknown:
+        raise DataError("gold: " + validation.unknown_name(unknown[0], expected.tolist(), kind))
+    return names
+
+
+def as_votes(votes: Any, doc_ids: Iterable[object] | None = None, n_docs: int | None = None) -> Votes:
+    """Votes from any accepted form; with ``n_docs``, on the documents that are the rows of X."""
+    ids = None if doc_ids is None else names_array(doc_ids)
+    if ids is not None and len(ids) != n_docs:
+        raise DataError(f"X has {n_docs} documents, but there are {len(ids)} doc_ids")
+    if votes is None:
+        raise DataError(
+            "votes are missing (None); pass Votes, a long data frame or an array (documents, annotators, classes)"
+        )
+    if isinstance(votes, Votes):
+        given = votes if ids is None or np.array_equal(votes.doc_ids, ids) else _on_documents(votes, ids)
+    elif hasattr(votes, "columns"):
+        if ids is None and n_docs is not None:
+            raise DataError("votes in a data frame are matched by document id: pass doc_ids=, or a Corpus as X")
+        given = Votes.from_frame(votes, documents=ids)
+    else:
+        given = Votes.from_array(votes, doc_ids=ids)
+    if n_docs is not None and given.n_docs != n_docs:
+        raise DataError(f"X has {n_docs} documents, but the votes have {given.n_docs}; match them by id with doc_ids=")
+    return given
+
+
+def _on_documents(votes: Votes, ids: Strings) -> Votes:
+    """The same votes with the documents ``ids`` as rows."""
     return Votes.from_frame(votes.to_frame().astype({"doc": object}), documents=ids, classes=votes.classes)
+
+
+def known_votes(
+    votes: Any, doc_ids: Iterable[object] | None, n_docs: int, classes: Strings, annotators: Strings
+) -> Votes:
+    """Votes on new documents with the classes and annotators of a fitted model; new annotators follow the known."""
+    if not isinstance(votes, Votes) and not hasattr(votes, "columns") and votes is not None:
+        ids = None if doc_ids is None else names_array(doc_ids)
+        votes = Votes.from_array(votes, doc_ids=ids, annotators=annotators, classes=classes)
+    given = as_votes(votes, doc_ids, n_docs)
+    column = {name: position for position, name in enumerate(classes)}
+    unknown = [name for name in given.classes if name not in column]
+    if unknown:
+        raise DataError(validation.unknown_name(unknown[0], list(classes), "class"))
+    row = {name: position for position, name in enumerate(dict.fromkeys((*annotators, *given.annotators)))}
+    return Votes.from_codes(
+        given.doc,
+        np.array([row[name] for name in given.annotators], dtype=np.int32)[given.annotator],
+        np.array([column[name] for name in given.classes], dtype=np.int32)[given.label],
+        given.value,
+        doc_ids=given.doc_ids,
+        annotators=names_array(row),
+        classes=classes,
+    )
+
+
+class NewVotes(NamedTuple):
+    """Votes for ``partial_fit``, with the classes and annotators of the model first."""
+
+    votes: Votes
+    new: Rows  # rows of documents that the model does not have
+    seen: Rows  # rows of documents that it has,
+    positions: Rows  # and their positions in the model
+
+
+def new_votes(
+    votes: Any, doc_ids: Iterable[object] | None, n_docs: int, axes: tuple[Strings, Strings, Strings]
+) -> NewVotes:
+    """Votes for a model with these documents, annotators and classes.
+
+    Rows of an array without ids are new documents, numbered after those of the model.
+    """
+    documents, annotators, classes = axes
+    if doc_ids is None and not isinstance(votes, Votes) and not hasattr(votes, "columns"):
+        taken = set(documents)
+        free = (str(number) for number in itertools.count(len(documents)) if str(number) not in taken)
+        doc_ids = list(itertools.islice(free, n_docs))
+    given = known_votes(votes, doc_ids, n_docs, classes, annotators)
+    position_of = {name: position for position, name in enumerate(documents)}
+    positions = np.array([position_of.get(name, -1) for name in given.doc_ids], dtype=np.int64)
+    seen = np.flatnonzero(positions >= 0)
+    return NewVotes(given, np.flatnonzero(positions < 0), seen, positions[seen])

@@ -1,19 +1,17 @@
-"""PALDA and CrowdPALDA: scikit-learn's parameters and attributes around what was learned; no formulas here."""
+"""PALDA, the estimator for known labels, and ``load``."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
 
-from palda.estimators.base import PUBLISHED, TopicEstimator
-from palda.estimators.checkpoints import open_stage_store
+from palda.estimators.base import TopicEstimator
 from palda.estimators.crowd_palda import CrowdPALDA
-from palda.estimators.inputs import arriving_labels, class_names, label_table, mean_where_unknown, named_classes
+from palda.estimators.initial_labels import mean_where_unknown
+from palda.estimators.inputs import given_classes, label_table, labels_of_classes
 from palda.estimators.model_file import ModelFileError, load_state
-from palda.estimators.saved_estimator import as_many, out_of_fold_arrays, take_out_of_fold
 from palda.io import ShardFolder
 from palda.models.crowd import TwoCoinModel
 from palda.models.topics import TrainingData
@@ -23,86 +21,119 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
-    from numpy.typing import NDArray
+    from palda.estimators.checkpoint import Checkpoint
 
-    from palda.estimators.checkpoints import Checkpoint
-    from palda.estimators.model_file import SavedModel
-
-    Array = NDArray[np.float64]
-
-__all__ = ["PALDA", "CrowdPALDA", "load"]
+__all__ = ["PALDA", "load"]
 
 
 class PALDA(ClassifierMixin, TopicEstimator):
-    """ML-PA-LDA: topics from the presence and the absence of known classes, and a classifier from topics and words.
+    """Multi-label classifier and topic model for documents with known labels (ML-PA-LDA).
 
-    The story it tells: a document has each class i with probability ξ_i. Present or absent, a class has its say: for
-    every word some class is asked at random, the class names a topic from what it likes to talk about in that state,
-    and the topic writes the word. By default ξ_i is learned from the words as well.
+    A document has class i with probability ξ_i. Each class has two distributions over topics, one for documents that
+    have the class and one for documents that do not. For every word a class is drawn uniformly, then a topic from the
+    distribution of that class, then the word from the topic (maths, eq. 1). By default a classifier that reads words
+    and topics replaces the constant ξ_i (maths, eqs. 48-51).
 
     Parameters
     ----------
-    n_topics
-        Number of topics T; ``"auto"`` takes it from the number of classes and of words (``n_topics_``).
-    inference
-        ``"joint"``: q(λ) q(θ | λ) q(u, z), tighter and cheaper. ``"mean_field"``: q(λ) q(θ) q(u) q(z), as published.
-    label_prior
-        How probable a class is before anybody has voted. ``"stacked"``: a calibrated logistic regression on the words
-        (tf-idf) and on what topics say about every class. ``"words"`` or ``"topics"``: on one of them. Any scikit-learn
-        classifier with ``predict_proba``, or a pipeline that ends in one, reads the counts instead. ``"base_rate"``:
-        one number a class, as published; predictions then come from the topics, by letting classes explain words
-        away. With fewer than 50 documents there is too little to learn from, and it is always the base rate.
-    n_profiles
-        Label-set profiles: which classes come together. 1 for independent classes; ``"auto"`` takes as many as predict
-        what is held back better. Base rates have one.
-    smoothing
-        Give topics a Dirichlet prior, so that words unseen in a topic are not impossible there.
-    thresholds
-        From which probability on ``predict`` says yes: a number, or the measure that it shall maximise on documents
-        held back, with a threshold for each class: ``"micro_f1"``, ``"macro_f1"`` or ``"jaccard"``.
-    n_init
-        Random starts of the topics; the one with the best bound is kept.
-    algorithm
-        EM of the topics. ``"batch"``: a step a round. ``"online"``: up to 32 natural-gradient steps a round, each over
-        some of the documents; few rounds do, which pays where there are many documents.
-    max_iter, tol
-        EM of the topics stops after ``max_iter`` rounds, or when the bound grows by less than ``tol`` of its size.
-        ``"auto"`` is .01 where the label prior reads words besides topics (``"stacked"``), .002 elsewhere.
-    n_jobs
-        Threads; all cores by default, one inside a worker of somebody else's pool. The result is the same.
-    engine
-        Where documents are worked on. None: threads of this process. ``"dask"``, the address of a Dask scheduler, or a
-        ``dask.distributed.Client``: on the workers of a cluster (``pip install 'palda[dask]'``), which hold the
-        documents; EM over the votes and the optimiser stay here. The result is the same.
-    random_state
-        Seed of the starts, the folds and everything else that is drawn.
-    verbose
-        Show the rounds on standard error.
+    n_topics : int or "auto", default="auto"
+        Number of topics. ``"auto"`` derives it from the number of classes and of words.
+    inference : {"joint", "mean_field"}, default="joint"
+        Variational family. ``"joint"``: q(λ) q(θ | λ) q(u, z), with a tighter bound and less work. ``"mean_field"``:
+        q(λ) q(θ) q(u) q(z), as published.
+    label_prior : {"stacked", "topics", "words", "base_rate"} or classifier, default="stacked"
+        Probability of each class before any vote. ``"stacked"``: calibrated logistic regression on words (tf-idf) and
+        on the topic model's evidence for each class. ``"words"``, ``"topics"``: on one of the two. ``"base_rate"``: one
+        constant per class, as published; predictions then come from the topic model. A scikit-learn classifier with
+        ``predict_proba``, or a pipeline that ends in one, is fitted to the counts. With fewer than 50 documents the
+        base rate is always used.
+    n_profiles : int or "auto", default="auto"
+        Number of label-set profiles, which model classes that occur together. 1 makes classes independent. ``"auto"``
+        uses as many as improve the prediction of held-out labels. Base rates have one.
+    smoothing : bool, default=True
+        Whether topics have a Dirichlet prior, which gives unseen words a probability above 0.
+    thresholds : {"micro_f1", "macro_f1", "jaccard"} or float, default="micro_f1"
+        Probability at which ``predict`` returns a class: one number, or the measure that is maximised on held-out
+        documents with one threshold per class.
+    n_init : int, default=1
+        Number of random starts of the topic model. The one with the best bound is kept.
+    algorithm : {"batch", "online"}, default="batch"
+        EM of the topic model. ``"batch"``: one step per iteration over all documents. ``"online"``: up to 32
+        natural-gradient steps per iteration, each on a part of the documents, which saves iterations on large data.
+    max_iter : int, default=200
+        Maximum number of iterations of EM.
+    tol : float or "auto", default="auto"
+        EM stops when the bound grows by less than this fraction. ``"auto"`` is .01 for ``label_prior="stacked"``, and
+        .002 otherwise.
+    n_jobs : int, default=None
+        Number of threads. None uses all cores, or one thread inside a worker of joblib. The result does not depend on
+        it.
+    engine : "dask", str or dask.distributed.Client, default=None
+        Where documents are processed. None: threads of this process. ``"dask"``, the address of a Dask scheduler or a
+        client: the workers of a cluster (``pip install 'palda[dask]'``). The result does not depend on it.
+    random_state : int, RandomState instance or None, default=None
+        Random seed.
+    verbose : int, default=0
+        Write the progress of EM to standard error if not 0.
 
     Attributes
     ----------
-    classes_, n_features_in_, n_iter_, converged_
-        As everywhere in scikit-learn; ``classes_`` names the columns of y, the others speak of the topics' EM.
-    lower_bounds_, lower_bound_, worst_fall_
-        The topics' bound after every round, the best one, and the largest relative fall between rounds; with
-        ``algorithm="online"`` estimates, each document's part being that of the step that read it.
-    topic_words_, topic_prior_, class_prior_
-        β, α and the base rates ξ.
-    head_, profiles_
-        The fitted label prior, and the label-set profiles that predictions go through.
-    thresholds_
-        (classes,): from which probability on a class is predicted.
-    out_of_fold_probs_
-        (documents, classes): what models that have not seen them predict for the training documents; only where the
-        label prior learns. Files keep it in single precision.
-    n_topics_
+    classes_ : ndarray of shape (n_classes,)
+        Names of the columns of y.
+    n_features_in_ : int
+        Number of words (columns of X).
+    feature_names_in_ : ndarray of shape (n_words,)
+        Column names of X. Only if X is a data frame.
+    vocabulary_ : ndarray of shape (n_words,)
+        Names of the words: those of a ``Corpus`` or data frame, else column numbers.
+    n_topics_ : int
         Number of topics.
-    interrupted_
-        Whether Ctrl-C ended the topics' EM early; not kept in files.
-    temper_
-        How much the topics' words of a document are believed, chosen on documents held back.
-    vocabulary_
-        Names of the columns of X: those of a ``Corpus`` or data frame, else numbers.
+    topic_words_ : ndarray of shape (n_topics, n_words)
+        Word distribution of each topic, β; the posterior mean if ``smoothing``.
+    topic_prior_ : ndarray of shape (n_classes, 2, n_topics)
+        Dirichlet parameters α: ``[i, 1]`` for documents with class i, ``[i, 0]`` for documents without.
+    class_prior_ : ndarray of shape (n_classes,)
+        Base rate of each class, ξ.
+    head_ : object or None
+        Fitted classifier of the label prior; None for base rates.
+    profiles_ : Profiles or None
+        Label-set profiles used in prediction, with ``weights`` (n_profiles,) and ``rates`` (n_profiles, n_classes);
+        None for base rates.
+    thresholds_ : ndarray of shape (n_classes,)
+        Probability at which each class is predicted.
+    out_of_fold_probs_ : ndarray of shape (n_documents, n_classes)
+        Predictions for the training documents by models that did not see them. Not for base rates. Model files keep
+        them in single precision.
+    temper_ : Temperature
+        Weight of the topic model's word evidence as a function of document length (maths, eq. 34).
+    n_iter_ : int
+        Number of iterations of EM.
+    converged_ : bool
+        Whether EM reached ``tol``.
+    interrupted_ : bool
+        Whether Ctrl-C stopped EM early. Not kept in model files.
+    lower_bounds_ : ndarray of shape (n_iter,)
+        Lower bound of the log-likelihood after each iteration; an estimate if ``algorithm="online"``.
+    lower_bound_ : float
+        Best lower bound.
+    worst_fall_ : float
+        Largest relative decrease of the bound between two iterations.
+    words_, texts_, votes_ : object or None
+        What the model was saved with, see ``save``. None until it is loaded.
+
+    See Also
+    --------
+    CrowdPALDA : The same model for votes of a noisy crowd.
+
+    Examples
+    --------
+    >>> from palda import PALDA, simulate
+    >>> news = simulate.newsroom(200, seed=0)
+    >>> model = PALDA(random_state=0).fit(news.corpus.counts[:150], news.labels[:150])
+    >>> model.predict_proba(news.corpus.counts[150:]).shape
+    (50, 10)
+    >>> model.score(news.corpus.counts[150:], news.labels[150:]) > 0.8
+    True
     """
 
     def __init__(
@@ -138,17 +169,27 @@ class PALDA(ClassifierMixin, TopicEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    @classmethod
-    def as_published(cls, n_topics: int = 20, *, smoothing: bool = False, **settings: Any) -> Self:
-        """The paper's model and settings: mean field, base rates, prediction at ½."""
-        return cls(n_topics, smoothing=smoothing, **(PUBLISHED | settings))
-
     def fit(self, X: Any, y: Any = None, *, checkpoint: Checkpoint | str | os.PathLike[str] | None = None) -> Self:
-        """Learn topics and the label prior from counts X (documents, words) and labels y (documents, classes).
+        """Fit topics and label prior to documents with known labels.
 
-        y holds 1 and 0, and -1 or NaN where a label is unknown. X is never changed. A ``ShardFolder`` as X brings its
-        known labels. A long fit with a ``checkpoint``, a folder or ``Checkpoint``, goes on from there if it was
-        stopped, and ends as if it had not been.
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_documents, n_words), Corpus or ShardFolder
+            Word counts. A ``ShardFolder`` brings its known labels.
+        y : array-like or DataFrame of shape (n_documents, n_classes)
+            Labels: 1 for present, 0 for absent, -1 or NaN for unknown.
+        checkpoint : Checkpoint, str or path-like, default=None
+            Folder from which an interrupted fit resumes.
+
+        Returns
+        -------
+        PALDA
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter, X or y is invalid.
         """
         known, names = (X.gold, X.classes) if isinstance(X, ShardFolder) and y is None else label_table(y)
         counts = self._counts(X, reset=True)
@@ -157,54 +198,44 @@ class PALDA(ClassifierMixin, TopicEstimator):
                 f"X has {counts.shape[0]} documents, but y has labels for {len(known)}: inconsistent numbers of samples"
             )
         self.classes_ = names
-        data = TrainingData(counts, known, mean_where_unknown(known))
-        with open_stage_store(checkpoint, self.get_params(deep=False), data) as stages, self._at_work() as at_work:
-            settings = replace(at_work, stages=stages)
-            if self._learns(data):
-                self._fit_learned(data, settings, TwoCoinModel())
-            else:
-                self._fit_together(data, settings)
+        self._train(TrainingData(counts, known, mean_where_unknown(known)), TwoCoinModel(), checkpoint)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
-        """Learn from documents as they arrive: the first call is a ``fit``, later ones go on from what is known.
+        """Update the model with a new batch of documents; the first call is a ``fit``.
 
-        It goes on after ``fit`` and ``load`` too. Earlier documents are not needed again: they count for as much as
-        they are many. Topics, base rates and the label prior learn; thresholds, profiles, penalties, how topics
-        are read and the temper stay as the first call chose them: begin with a batch that can speak for the others.
+        It also continues after ``fit`` and ``load``. Earlier documents are not needed again; they keep their weight.
+        Topics, base rates and classifier are updated. Thresholds, profiles, penalties and ``temper_`` stay as the
+        first call chose them, so the first batch should be representative.
 
         Parameters
         ----------
-        X, y
-            As in ``fit``; words and classes stay the same.
-        classes
-            Names of the columns of y, in the first call, where y does not name them.
+        X : array-like or sparse matrix of shape (n_documents, n_words), Corpus or ShardFolder
+            Word counts, with the same columns in every call.
+        y : array-like or DataFrame of shape (n_documents, n_classes)
+            Labels as in ``fit``, of the same classes in every call. Columns of a data frame are matched by name.
+        classes : array-like of shape (n_classes,), default=None
+            Names of the columns of y, in the first call, if y is no data frame.
+
+        Returns
+        -------
+        PALDA
+            The updated estimator.
         """
-        self._check_can_go_on()
+        self._check_partial_fit()
         if not self.__sklearn_is_fitted__():
             self.fit(X, y)
-            self.classes_ = named_classes(classes, self.classes_)
-            self._warn_of_a_small_start()
+            self.classes_ = given_classes(classes, self.classes_)
+            self._warn_if_few_docs()
             return self
-        known = arriving_labels(y, named_classes(classes, self.classes_))
+        known = labels_of_classes(y, given_classes(classes, self.classes_))
         counts = self._counts(X, reset=False)
         if len(known) != counts.shape[0]:
             raise ValueError(f"X has {counts.shape[0]} documents, but y has labels for {len(known)}")
-        self._arrive(Batch(counts[slice(None)], known), TwoCoinModel(), np.zeros(0), None)
+        self._update(Batch(counts[slice(None)], known), TwoCoinModel(), np.zeros(0), None)
         return self
 
-    def _add_state(self, arrays: dict[str, NDArray[Any]], state: dict[str, Any]) -> None:
-        arrays |= out_of_fold_arrays(self)
-        state["classes"] = self.classes_.tolist()
-
-    def _take_state(self, saved: SavedModel, trusted: tuple[str, ...]) -> None:
-        super()._take_state(saved, trusted)
-        self.classes_ = class_names(as_many(saved.state["classes"], self._params.class_prior, "classes"))
-        take_out_of_fold(self, saved)
-
-    def score(self, X: Any, y: Any) -> float:
-        """Micro-F1 of the predictions against the truth; unknown labels are left out."""
-        return TopicEstimator.score(self, X, y)  # not the mixin's, which would count whole label sets
+    score = TopicEstimator.score  # not the one of ClassifierMixin, which is the accuracy of whole label sets
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -216,22 +247,48 @@ class PALDA(ClassifierMixin, TopicEstimator):
 
 
 def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> PALDA | CrowdPALDA:
-    """Model that ``save`` wrote; it predicts bit for bit what it predicted before. Nothing in the file is executed.
+    """Load a model that ``save`` wrote. Loading executes no code from the file.
 
-    What ``save`` was given beside the model is in ``words_``, ``texts_`` and ``votes_``, each None if it was not.
+    The loaded model predicts the same bits as the saved one.
 
-    A plugged-in classifier is restored only if all its types are scikit-learn's or NumPy's own, or named in
-    ``trusted``, such as ``"my_package.MyClassifier"``.
+    Parameters
+    ----------
+    path : str or path-like
+        Model file.
+    trusted : iterable of str, default=()
+        Types of an external classifier that may be restored besides those of scikit-learn and NumPy, such as
+        ``"my_package.MyClassifier"``.
+
+    Returns
+    -------
+    PALDA or CrowdPALDA
+        The fitted estimator; ``words_``, ``texts_`` and ``votes_`` hold what it was saved with.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is missing, damaged, of a newer format, or contains types that are not trusted.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from palda import PALDA, load, simulate
+    >>> news = simulate.newsroom(60, seed=0)
+    >>> model = PALDA(3, random_state=0).fit(news.corpus, news.labels)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(f"{folder}/news.palda")
+    ...     loaded = load(f"{folder}/news.palda")
+    >>> bool((loaded.predict_proba(news.corpus) == model.predict_proba(news.corpus)).all())
+    True
     """
     saved = load_state(path)
     kinds: dict[str, type[PALDA | CrowdPALDA]] = {"PALDA": PALDA, "CrowdPALDA": CrowdPALDA}
     try:
         model = kinds[saved.state["estimator"]](**saved.state["settings"])
-        model._take_state(saved, tuple(trusted))  # noqa: SLF001 - the model's own second half of construction
-        model._take_attachments(saved)  # noqa: SLF001
-    except (KeyError, TypeError, ValueError) as wrong:
-        if isinstance(wrong, ModelFileError):
+        model._restore(saved, tuple(trusted))  # noqa: SLF001 - second half of the construction
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, ModelFileError):
             raise
-        reason = " ".join(str(wrong).split())
-        raise ModelFileError(f"{path}: does not hold a whole model ({reason})") from None
+        reason = " ".join(str(error).split())
+        raise ModelFileError(f"{path}: not a complete model ({reason})") from None
     return model

@@ -15,12 +15,12 @@ __all__ = ["Progress", "note"]
 
 
 def note(text: str) -> None:
-    """A line of its own."""
+    """Write one line."""
     sys.stderr.write(f"palda: {text}\n")
 
 
 class Progress:
-    """A line a round: iteration, bound, how much it grew, and about how long it will take until it has settled."""
+    """One line per iteration of EM: its number, the bound, its relative growth, and the estimated time left."""
 
     def __init__(self, *, verbose: int, max_iter: int, tol: float) -> None:
         self._verbose = verbose
@@ -30,7 +30,7 @@ class Progress:
         self._changes: list[float] = []
 
     def step(self, info: StepInfo) -> None:
-        """Show a round, if anybody wants to see it."""
+        """Write the line of an iteration if ``verbose`` is set."""
         if not self._verbose:
             return
         self._changes.append(info.change)
@@ -39,14 +39,14 @@ class Progress:
         sys.stderr.write(f"palda: iteration {info.iteration:3d}  bound {info.bound:.6g}{change}  {left}\n")
 
     def _seconds_left(self, info: StepInfo) -> float:
-        """Changes shrink about geometrically; go on like that until the tolerance or the last allowed round."""
-        seconds_a_round = (time.monotonic() - self._started) / len(self._changes)  # a fit may start in the middle
-        most = self._max_iter - info.iteration
+        """Assume that changes keep shrinking geometrically, down to the tolerance or until ``max_iter``."""
+        per_iteration = (time.monotonic() - self._started) / len(self._changes)  # a resumed fit has fewer changes
+        n_left = self._max_iter - info.iteration
         recent = [change for change in self._changes[-5:] if 0 < change < np.inf]
         if len(recent) >= 2 and recent[-1] < recent[0] and self._tol > 0:
             rate = (recent[-1] / recent[0]) ** (1 / (len(recent) - 1))
-            most = min(most, int(np.ceil(max(np.log(self._tol / recent[-1]) / np.log(rate), 1))))
-        return seconds_a_round * most
+            n_left = min(n_left, int(np.ceil(max(np.log(self._tol / recent[-1]) / np.log(rate), 1))))
+        return per_iteration * n_left
 
 
 def _duration(seconds: float) -> str:

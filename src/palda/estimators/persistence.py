@@ -1,0 +1,284 @@
+"""Saving and restoring of estimators: which arrays and which JSON state of a fitted model go into a model file.
+
+Array names are part of the file format. They are written out here and next to the classes that own the arrays, and do
+not follow the names of fields.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from palda.data import Votes, names_array, words_from_arrays, words_to_arrays
+from palda.engine import add_prefix, strip_prefix
+from palda.estimators.inputs import class_names
+from palda.estimators.model_file import ModelFileError, save_state
+from palda.kernels import ClassWordProbs
+from palda.models.classifier import (
+    ExternalClassifier,
+    LabelPrior,
+    LogisticClassifier,
+    combination_arrays,
+    combination_from_arrays,
+)
+from palda.models.topics import Temperature, WordEvidenceModel, params_from_arrays, params_to_arrays
+from palda.training import PastSummary
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from palda.data import Strings, TextWords, ValueWords
+    from palda.estimators.model_file import SavedModel
+    from palda.models.topics import Params
+
+    Array = NDArray[np.float64]
+    Arrays = dict[str, NDArray[Any]]
+
+__all__ = ["PersistentEstimator", "require_length", "restored_votes"]
+
+_NOT_SAVED = {"engine": None}  # loading a file must not connect to a cluster
+_VOTE_COLUMNS = {"doc": np.int32, "annotator": np.int32, "label": np.int32, "value": np.int8}
+
+
+class PersistentEstimator(BaseEstimator):
+    """``save``, its counterpart for :func:`palda.load`, and the attributes that hold what was saved with the model."""
+
+    words_: TextWords | ValueWords | None = None
+    texts_: Strings | None = None
+    votes_: Votes | None = None
+    out_of_fold_probs_: Array
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        words: TextWords | ValueWords | None = None,
+        texts: Any = None,
+        votes: Any = None,
+    ) -> None:
+        """Write the fitted model to one file, which :func:`palda.load` reads.
+
+        The file is written completely or not at all. A loaded model that is saved again keeps its words, texts and
+        votes.
+
+        Parameters
+        ----------
+        path : str or path-like
+            File to write. An existing file is replaced.
+        words : TextWords or ValueWords, default=None
+            The fitted transformer that made X. The loaded model has it as ``words_`` and can read new texts with it.
+        texts : Documents or iterable of str of length n_documents, default=None
+            Texts of the training documents, in the order of X. Reports show them. Loaded as ``texts_``.
+        votes : Votes, DataFrame or array-like, default=None
+            Votes that the model was fitted to. Reports show them. Loaded as ``votes_``. Only for ``CrowdPALDA``.
+
+        Raises
+        ------
+        ModelFileError
+            If the file cannot be written.
+        ValueError
+            If words, texts or votes are not those of the training documents.
+        """
+        check_is_fitted(self)
+        arrays = params_to_arrays(self._params) | _prior_arrays(self._prior, self.label_prior)
+        arrays |= {"lower_bounds": self.lower_bounds_, "thresholds": self.thresholds_}
+        if self._past is not None:
+            arrays |= add_prefix("memory", self._past.arrays())
+        if hasattr(self, "out_of_fold_probs_"):  # single precision: only curves are drawn from it
+            arrays["out_of_fold_probs"] = self.out_of_fold_probs_.astype(np.float32)
+        state = {
+            "estimator": type(self).__name__,
+            "settings": {name: _json_value(value) for name, value in self.get_params(deep=False).items()} | _NOT_SAVED,
+            "converged": bool(self.converged_),
+            "lower_bound": float(self.lower_bound_),
+            "worst_fall": float(self.worst_fall_),
+            "temper": list(self.temper_),
+            "classes": self.classes_.tolist(),
+        }
+        if hasattr(self, "feature_names_in_"):
+            state["feature_names"] = self.feature_names_in_.tolist()
+        elif self.vocabulary_.dtype == object:
+            state["vocabulary"] = self.vocabulary_.tolist()
+        self._add_state(arrays, state)
+        self._attach(arrays, state, words, texts, votes)
+        save_state(path, arrays, state)
+
+    def _add_state(self, arrays: Arrays, state: dict[str, Any]) -> None:
+        """Add what only one estimator has."""
+
+    def _attach(self, arrays: Arrays, state: dict[str, Any], words: Any, texts: Any, votes: Any) -> None:
+        """Add words, texts and votes: those given, else those the model was loaded with."""
+        words = self.words_ if words is None else words
+        texts = self.texts_ if texts is None else self._checked_texts(texts)
+        votes = self.votes_ if votes is None else self._checked_votes(votes)
+        if words is not None:
+            n_words = len(words.get_feature_names_out())
+            if n_words != self.n_features_in_:
+                raise ValueError(
+                    f"words makes {n_words} columns, but the model was fitted on {self.n_features_in_}; "
+                    "pass the transformer that made X"
+                )
+            word_arrays, state["words"] = words_to_arrays(words)
+            arrays |= word_arrays
+        if texts is not None:
+            arrays["texts"] = np.frombuffer(json.dumps(texts.tolist()).encode("ascii"), dtype=np.uint8)
+        if votes is not None:
+            arrays |= {f"votes.{name}": getattr(votes, name) for name in (*_VOTE_COLUMNS, "abstained")}
+
+    def _checked_texts(self, texts: Any) -> Strings:
+        return _texts_array(texts)
+
+    def _checked_votes(self, votes: Any) -> Votes:  # noqa: ARG002 - CrowdPALDA has votes
+        raise ValueError(f"{type(self).__name__} is fitted to labels and has no votes to save")
+
+    def _restore(self, saved: SavedModel, trusted: Sequence[str]) -> None:
+        """Take the fitted state of a file, after the parameters were set."""
+        arrays, state = saved.arrays, saved.state
+        self._params = params_from_arrays(arrays)
+        self._prior, external = _restored_prior(arrays, self._params, trusted)
+        if external is not None:
+            self.label_prior = external
+        self._past = PastSummary.from_arrays(strip_prefix("memory", arrays))
+        self.lower_bounds_, self.thresholds_ = arrays["lower_bounds"], arrays["thresholds"]
+        require_length(self.thresholds_, self._params.class_prior, "classes")
+        self.n_iter_ = len(self.lower_bounds_)
+        self.n_topics_, self.n_features_in_ = self._params.topic_words.shape
+        self.converged_ = bool(state["converged"])
+        self.lower_bound_ = float(state["lower_bound"])
+        self.worst_fall_ = float(state["worst_fall"])
+        self.temper_ = Temperature(*(float(number) for number in state["temper"]))
+        self.classes_ = class_names(require_length(state["classes"], self._params.class_prior, "classes"))
+        if "out_of_fold_probs" in arrays:  # base rates have none, nor do the oldest files
+            self.out_of_fold_probs_ = arrays["out_of_fold_probs"].astype(np.float64)
+            if self.out_of_fold_probs_.shape[1:] != self.classes_.shape:
+                raise ValueError("the array 'out_of_fold_probs' does not match the others")
+        if "feature_names" in state:
+            names = require_length(state["feature_names"], self._params.topic_words.T, "features")
+            self.feature_names_in_ = np.array(names, dtype=object)
+        self._restore_attachments(arrays, state)
+
+    def _restore_attachments(self, arrays: Arrays, state: dict[str, Any]) -> None:
+        columns = self._params.topic_words.T
+        self.vocabulary_ = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
+        if "words" in state:
+            self.words_ = words_from_arrays(state["words"], arrays)
+            names = require_length(self.words_.get_feature_names_out(), columns, "words")
+            self.vocabulary_ = getattr(self, "feature_names_in_", names)
+        if "vocabulary" in state:
+            self.vocabulary_ = names_array(require_length(state["vocabulary"], columns, "words"))
+        if "texts" in arrays:
+            texts = json.loads(arrays["texts"].tobytes())
+            self.texts_ = _texts_array(texts if isinstance(texts, list) else [None])
+
+
+def _texts_array(texts: Iterable[object]) -> Strings:
+    listed = list(texts)
+    wrong = next((text for text in listed if not isinstance(text, str)), None)
+    if wrong is not None:
+        raise ValueError(f"texts must be strings, not {wrong!r:.60}")
+    return names_array(listed)
+
+
+def restored_votes(arrays: Mapping[str, NDArray[Any]], doc_ids: Strings, annotators: Strings, classes: Strings) -> Any:
+    """Votes among the arrays of a model file; None if there are none."""
+    if "votes.doc" not in arrays:
+        return None
+    columns = {name: arrays[f"votes.{name}"].astype(kind, copy=False) for name, kind in _VOTE_COLUMNS.items()}
+    abstained = arrays["votes.abstained"].astype(np.int32, copy=False)
+    sizes = {"doc": len(doc_ids), "annotator": len(annotators), "label": len(classes), "value": 2}
+    for name, codes in (*columns.items(), ("doc", abstained[:, 0]), ("annotator", abstained[:, 1])):
+        if len(codes) and not (codes.min() >= 0 and codes.max() < sizes[name]):
+            raise ValueError(f"the votes hold a {name} out of range")
+    if len({len(codes) for codes in columns.values()}) != 1 or (np.diff(columns["doc"]) < 0).any():
+        raise ValueError("the columns of the votes do not match")
+    return Votes(**columns, doc_ids=doc_ids, annotators=annotators, classes=classes, abstained=abstained)
+
+
+def _prior_arrays(prior: LabelPrior | None, label_prior: Any) -> Arrays:
+    """Arrays of a label prior; an external classifier becomes the bytes of a skops file."""
+    arrays: Arrays = {}
+    if not isinstance(label_prior, str):
+        from skops import io as skops_io
+
+        models = () if prior is None or isinstance(prior.classifier, LogisticClassifier) else prior.classifier.models
+        arrays["plugged_in"] = np.frombuffer(skops_io.dumps([label_prior, list(models)]), dtype=np.uint8)
+    if prior is None:
+        return arrays
+    arrays |= add_prefix("head", prior.classifier.arrays())
+    arrays |= add_prefix("for_votes", combination_arrays(prior.for_votes))
+    arrays |= add_prefix("for_words", combination_arrays(prior.for_words))
+    if prior.evidence_model is not None:
+        word_probs, temperature, log_odds = prior.evidence_model
+        arrays |= {"reader.present": word_probs.present, "reader.absent": word_probs.absent}
+        arrays |= {"reader.temper": np.array(temperature), "reader.log_odds": log_odds}
+    return arrays
+
+
+def _restored_prior(
+    arrays: Mapping[str, NDArray[Any]], params: Params, trusted: Sequence[str]
+) -> tuple[LabelPrior | None, Any]:
+    """The label prior of a model file, and the external classifier, if there is one."""
+    external: Any = None
+    models: list[Any] = []
+    if "plugged_in" in arrays:
+        external, models = _from_skops(arrays["plugged_in"].tobytes(), trusted)
+    own = strip_prefix("head", arrays)
+    if not own:
+        return None, external
+    n_classes, n_words = len(params.class_prior), params.topic_words.shape[1]
+    head = LogisticClassifier.from_arrays(own) if external is None else ExternalClassifier.from_arrays(own, models)
+    if isinstance(head, LogisticClassifier):
+        fourier = head.fourier
+        n_features = (0 if head.idf is None else n_words) + (0 if head.dense_mean is None else n_classes)
+        n_features += 0 if fourier is None else len(fourier.offset)
+        fits = head.coef.shape == (n_features, n_classes) and (head.idf is None or head.idf.shape == (n_words,))
+        if not fits or (fourier is not None and fourier.basis.shape[0] != n_words):
+            raise ValueError("the arrays of the label prior do not match")
+    for_votes, for_words = (combination_from_arrays(strip_prefix(name, arrays)) for name in ("for_votes", "for_words"))
+    if any(part.profiles.rates.shape[1:] != (n_classes,) for part in (for_votes, for_words)):
+        raise ValueError("the arrays of the profiles do not match")
+    return LabelPrior(head, for_votes, for_words, _restored_reader(arrays, (n_words, n_classes))), external
+
+
+def _restored_reader(arrays: Mapping[str, NDArray[Any]], shape: tuple[int, int]) -> WordEvidenceModel | None:
+    own = strip_prefix("reader", arrays)
+    if not own:
+        return None
+    word_probs = ClassWordProbs(own["present"], own["absent"])
+    if word_probs.present.shape != shape or word_probs.absent.shape != shape or own["log_odds"].shape != shape[1:]:
+        raise ValueError("the arrays of the word evidence do not match")
+    return WordEvidenceModel(word_probs, Temperature(*(float(number) for number in own["temper"])), own["log_odds"])
+
+
+def _from_skops(blob: bytes, trusted: Sequence[str]) -> tuple[Any, list[Any]]:
+    from skops import io as skops_io
+
+    untrusted = sorted(set(skops_io.get_untrusted_types(data=blob)) - set(trusted))
+    if untrusted:
+        raise ModelFileError(
+            f"the model's classifier contains types that are not trusted: {', '.join(untrusted)}; "
+            "if you trust the source of the file, name them in load(path, trusted=[...])"
+        )
+    label_prior, models = skops_io.loads(blob, trusted=list(trusted))
+    return label_prior, models
+
+
+def _json_value(parameter: Any) -> Any:
+    """A parameter as JSON; None for a random generator, whose state is lost, and for a classifier, saved apart."""
+    if isinstance(parameter, np.generic):
+        return parameter.item()
+    return parameter if isinstance(parameter, (str, int, float, bool, type(None))) else None
+
+
+def require_length(names: Any, rows: Array, kind: str) -> Any:
+    """The names, if there is one for each row."""
+    if len(names) != len(rows):
+        raise ValueError(f"there are {len(names)} names for {len(rows)} {kind}")
+    return names
