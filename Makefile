@@ -43,8 +43,8 @@ test: $(DEV)  ## check, then every test but the long ones
 	@$(MAKE) --no-print-directory --jobs 2 check kernels
 	$(PYTEST)
 
-test-fast: $(DEV)  ## the tests without browser, Dask cluster and guides
-	$(PYTEST) -m 'not (browser or cluster or guide or long)'
+test-fast: $(DEV)  ## quick tests: no browser, no Dask cluster, no guides, nothing slow
+	$(PYTEST) -m 'not (browser or cluster or guide or slow or long)'
 
 test-long: $(DEV)  ## the long tests alone
 	$(PYTEST) -m long

@@ -128,6 +128,7 @@ def test_a_closed_pipe_ends_the_command_quietly(
     assert (result.code, result.err) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_process_with_a_closed_pipe_exits_quietly(world: World) -> None:
     """Python itself flushes once more at exit."""
     script = 'set -o pipefail; "$@" | true'

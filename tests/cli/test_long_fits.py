@@ -44,6 +44,7 @@ def checkpoint_files(folder: Path) -> set[Any]:
     return {(path.name, path.stat().st_mtime_ns) for path in folder.glob("*.npz")}
 
 
+@pytest.mark.slow
 def test_a_killed_fit_resumes_to_the_same_model(palda: Palda, world: World, tmp_path: Path) -> None:
     arguments = ("fit", world.documents, world.votes, "--topics", 3, "--jobs", 1, "--quiet")
     assert palda(*arguments, "-o", tmp_path / "uninterrupted").code == 0

@@ -214,6 +214,7 @@ def test_dask_predicts_the_same_and_unknown_engines_are_refused(
     assert "no Dask scheduler answers at tcp://127.0.0.1:1" in answer.error_line
 
 
+@pytest.mark.slow
 def test_predict_reads_standard_input_and_accepts_a_closed_pipe(world: World) -> None:
     command = [sys.executable, "-m", "palda", "predict", str(world.model), "-", "--csv"]
     many = "doc,text\n" + "".join(f"d{number},election parliament\n" for number in range(12_000))

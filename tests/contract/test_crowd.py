@@ -11,6 +11,8 @@ import pytest
 
 from palda import CrowdPALDA, DataError, Votes, load, metrics, simulate
 
+pytestmark = pytest.mark.slow
+
 NEWS = simulate.newsroom(420, seed=5)
 COUNTS = NEWS.corpus.counts
 X, LABELS = COUNTS[:300], NEWS.labels[:300]

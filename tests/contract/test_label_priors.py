@@ -22,6 +22,8 @@ from palda import PALDA, CrowdPALDA, PaldaError, load, metrics, simulate
 from palda.errors import DataError
 from palda.estimators import ModelFileError
 
+pytestmark = pytest.mark.slow
+
 NEWS = simulate.newsroom(420, seed=5)
 COUNTS = NEWS.corpus.counts
 X, LABELS = COUNTS[:300], NEWS.labels[:300]

@@ -14,6 +14,8 @@ from sklearn.linear_model import LogisticRegression
 from palda import PALDA, CrowdPALDA, DataError, Votes, load, metrics, simulate
 from palda.errors import PaldaWarning
 
+pytestmark = pytest.mark.slow
+
 NEWS = simulate.newsroom(700, seed=5)
 COUNTS, LABELS = NEWS.corpus.counts, NEWS.labels
 QUALITY = np.array([0.95, 0.9, 0.85, 0.8, 0.7, 0.5, 0.15, 0.9])

@@ -36,6 +36,7 @@ DENSE = COUNTS.toarray().astype(np.float64)
 VOTES = simulate.crowd(WORLD, [0.9, 0.8, 0.7], seed=1, votes_per_doc=2)[0]
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [PALDA(2, tol=1e-2, max_iter=60, n_jobs=1, random_state=0)],
     expected_failed_checks=lambda _: EXPECTED_TO_FAIL,

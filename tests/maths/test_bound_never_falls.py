@@ -18,8 +18,10 @@ from palda.kernels import PassLimits
 from palda.models.crowd import AnnotatorModel, OneCoinModel, PerClassModel, PublishedCoin, TwoCoinModel
 from palda.models.topics import EMSettings, Params, base_rate, carried_beliefs, cut_shards, em_rounds
 
+pytestmark = pytest.mark.slow
+
 N_TOPICS = 6
-ROUNDS = 100
+ROUNDS = 60
 STOPPING = PassLimits(max_passes=4, tolerance=1e-4)
 INFERENCE = pytest.mark.parametrize("inference", ["joint", "mean_field"])
 

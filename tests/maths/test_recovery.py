@@ -19,6 +19,8 @@ from palda.estimators import PALDA, CrowdPALDA
 from palda.models.topics import EMSettings, Params, cut_shards, em_rounds
 from palda.simulate import SimulatedAnnotators, SimulatedDocuments
 
+pytestmark = pytest.mark.slow
+
 Array = NDArray[np.float64]
 
 N_DOCS, N_CLASSES, N_TOPICS, N_WORDS, N_TOKENS = 1500, 6, 12, 600, 80

@@ -64,6 +64,7 @@ SETTINGS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_a_folder_gives_the_same_bits_as_memory(folder: ShardFolder, settings: dict[str, Any]) -> None:
     assert_same(fitted(WORLD.corpus, VOTES, **settings), fitted(folder, **settings))

@@ -154,6 +154,7 @@ def test_mistakes_are_named_in_one_line(options: dict[str, Any], message: str) -
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize(("name", "votes_per_doc", "least_gain"), [("yeast", 2, 0.012), ("scene", 5, 0.02)])
 def test_classes_that_come_in_sets_help_on_real_label_sets(

@@ -73,6 +73,7 @@ def test_words_that_no_document_has_weigh_nothing() -> None:
     np.testing.assert_allclose(with_new_word, tf_idf(sparse.csr_array(np.array([[1, 0, 2]])), idf).toarray())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label_prior", ["words", "topics", "stacked"])
 def test_turns_improve_on_the_votes_alone(label_prior: str) -> None:
     data = crowd_data()
@@ -84,6 +85,7 @@ def test_turns_improve_on_the_votes_alone(label_prior: str) -> None:
     assert (found.prior.evidence_model is not None) == (label_prior != "words")
 
 
+@pytest.mark.slow
 def test_one_vote_a_document_is_enough_not_to_collapse() -> None:
     found = fit_alternating(crowd_data(votes_per_doc=1), plan("words"))
     share = found.label_probs.mean() / LABELS.mean()

@@ -71,6 +71,7 @@ def kill_after(monkeypatch: pytest.MonkeyPatch, n_writes: int) -> None:
     monkeypatch.setattr(FolderStageStore, "__exit__", StageStore.__exit__)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("crowd", [True, False], ids=["crowd", "labels"])
 @pytest.mark.parametrize(
     ("label_prior", "settings"),

@@ -404,6 +404,7 @@ def test_a_start_with_other_features_is_refused() -> None:
         fit_classifier(labels, counts=counts[:, :3], settings=SETTINGS, start=first)
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_images_are_labelled_well_and_with_honest_probabilities(data_folder: Path) -> None:
     train, test = catalog.load("scene", folder=data_folder)

@@ -153,6 +153,7 @@ def test_labels_made_of_votes_are_those_of_the_wrapper_and_made_once(
     assert aggregated(load_task(Cell("toys", "other", rule, 0, 1.0, "paper", 5)), rule) is made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["gold", "votes"])
 @pytest.mark.parametrize("name", ["palda", "published"])
 def test_palda_takes_part_by_default_and_as_published(toys: catalog.Split, name: str, source: Any) -> None:
