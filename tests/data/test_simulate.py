@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palda import simulate
-from palda.data import Corpus, Dataset
 from palda.errors import DataError
 from palda.simulate import document_sampling as writing
 
@@ -343,7 +342,6 @@ def test_names_come_along_or_are_given_or_are_positions():
     assert votes.classes.tolist() == world.classes.tolist()
     assert votes.annotators.tolist() == people.names.tolist()
     dataset = world.dataset(votes)
-    assert isinstance(dataset, Dataset)
     assert simulate.votes(dataset, people, seed=0) == votes
     plain = simulate.votes([[0, 1]], simulate.annotators([1.0], n_classes=2), votes_per_doc=1)
     assert (plain.doc_ids.tolist(), plain.classes.tolist(), plain.value.tolist()) == (["0"], ["0", "1"], [0, 1])
@@ -356,7 +354,8 @@ def test_names_come_along_or_are_given_or_are_positions():
 def test_simulated_documents_and_votes_on_their_labels_join_by_default():
     world = simulate.documents(5, 2, 3, 20, seed=0)
     votes, _ = simulate.crowd(world.labels, seed=0)
-    assert isinstance(world.dataset(votes).corpus, Corpus)
+    dataset = world.dataset(votes)
+    assert dataset.corpus.doc_ids.tolist() == dataset.votes.doc_ids.tolist() == [str(n) for n in range(5)]
 
 
 PEOPLE = simulate.annotators([0.8] * 6, n_classes=2)

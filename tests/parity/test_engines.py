@@ -80,7 +80,7 @@ def test_dask_gives_the_same_bits_as_threads(dask_client: Any, folder: ShardFold
 @pytest.mark.cluster
 def test_a_single_dask_worker_gives_the_same_bits_as_threads(folder: ShardFolder) -> None:
     threads = fitted(WORLD.corpus, VOTES, label_prior="base_rate")
-    cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0")
+    cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0")
     with cluster, distributed.Client(cluster, set_as_default=False) as client:
         assert_same(threads, fitted(folder, label_prior="base_rate", engine=client))
 
