@@ -1,51 +1,59 @@
-"""Everything that can go wrong on the user's side, as one family of exceptions."""
+"""Exceptions and warnings of palda."""
 
 from __future__ import annotations
+
+from functools import partial
 
 __all__ = ["DataError", "MissingDependencyError", "PaldaError", "PaldaWarning"]
 
 
 class PaldaError(Exception):
-    """Something the user can put right; the message is one line that says what and how."""
+    """An error that the user can correct. The message is one line: what is wrong, and what to do."""
 
 
 class DataError(PaldaError, ValueError):
-    """Input that cannot be used as it stands.
+    """Input that cannot be used.
 
-    The message starts with where the fault is, as a person would look it up: file, row as a spreadsheet
-    numbers it (the header is row 1), column.
+    The message starts with the location of the fault: file, row as a spreadsheet numbers it (the header is row 1),
+    column.
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong, and what to do.
+    file : str, default=None
+        Name of the file.
+    row : int, default=None
+        Row number.
+    column : str, default=None
+        Column name.
+
+    Examples
+    --------
+    >>> from palda import DataError
+    >>> print(DataError("vote 'maybe' is not 0 or 1", file="votes.csv", row=3, column="value"))
+    votes.csv, row 3, column 'value': vote 'maybe' is not 0 or 1
     """
 
     def __init__(
         self, problem: str, *, file: str | None = None, row: int | None = None, column: str | None = None
     ) -> None:
-        self.problem = problem
-        self.file = file
-        self.row = row
-        self.column = column
-        place = [
-            file,
-            None if row is None else f"row {row}",
-            None if column is None else f"column {column!r}",
-        ]
-        where = ", ".join(part for part in place if part is not None)
+        self.problem, self.file, self.row, self.column = problem, file, row, column
+        location = (file, None if row is None else f"row {row}", None if column is None else f"column {column!r}")
+        where = ", ".join(part for part in location if part is not None)
         message = f"{where}: {problem}" if where else problem
         super().__init__(" ".join(message.split()))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild_data_error, (self.problem, self.file, self.row, self.column)
-
-
-def _rebuild_data_error(problem: str, file: str | None, row: int | None, column: str | None) -> DataError:
-    return DataError(problem, file=file, row=row, column=column)
+        return partial(DataError, file=self.file, row=self.row, column=self.column), (self.problem,)
 
 
 class MissingDependencyError(PaldaError, ImportError):
-    """An optional package is needed; the message names the extra that brings it."""
+    """An optional package is not installed; the message names the extra to install."""
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs an optional package: pip install 'palda[{extra}]'")
 
 
 class PaldaWarning(UserWarning):
-    """The result is usable, but the user should know something about it."""
+    """The result is usable, but there is something to know about it."""

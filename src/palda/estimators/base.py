@@ -146,32 +146,26 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
 
     def _counts(self, X: Any, *, reset: bool) -> CountRows:
         """Counts as a canonical CSR matrix, or as rows of a shard folder; X itself is never changed."""
-        if isinstance(X, ShardFolder):
-            return self._folder_counts(X, reset=reset)
-        names = X.vocabulary if isinstance(X, Corpus) else None
+        if reset:
+            self.words_ = self.texts_ = self.votes_ = None
+        if isinstance(X, ShardFolder):  # its counts were checked when it was written
+            if reset:
+                self.n_features_in_, self.words_, self.vocabulary_ = X.counts.shape[1], X.words, X.vocabulary
+            elif X.counts.shape[1] != self.n_features_in_:
+                n_words = X.counts.shape[1]
+                raise ValueError(f"{X} has {n_words} words, but the model was fitted on {self.n_features_in_}")
+            return X.counts
         checked = validate_data(
             self, X.counts if isinstance(X, Corpus) else X, reset=reset, accept_sparse="csr",
             dtype=(np.float64, np.float32, np.int64, np.int32), ensure_non_negative=True,
         )  # fmt: skip
         if reset:
-            self.words_ = self.texts_ = self.votes_ = None
             default = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
-            self.vocabulary_ = default if names is None else names
+            self.vocabulary_ = X.vocabulary if isinstance(X, Corpus) else default
         counts: Counts = sparse.csr_array(checked)
         if not counts.has_canonical_format:
             counts = counts.copy()
             counts.sum_duplicates()
-        return counts
-
-    def _folder_counts(self, folder: ShardFolder, *, reset: bool) -> CountRows:
-        """Counts of a shard folder, which were checked when it was written."""
-        counts: CountRows = folder.counts
-        if reset:
-            self.n_features_in_ = counts.shape[1]
-            self.words_, self.texts_, self.votes_ = folder.words, None, None
-            self.vocabulary_ = folder.vocabulary
-        elif counts.shape[1] != self.n_features_in_:
-            raise ValueError(f"{folder} has {counts.shape[1]} words, but the model was fitted on {self.n_features_in_}")
         return counts
 
     def _train(

@@ -13,7 +13,7 @@ from palda.estimators.base import TopicEstimator
 from palda.estimators.initial_labels import initial_label_probs
 from palda.estimators.inputs import as_votes, gold_table, known_votes, new_votes
 from palda.estimators.parameters import ANNOTATOR_MODELS
-from palda.estimators.persistence import require_length, restored_votes
+from palda.estimators.persistence import require_length
 from palda.io import ShardFolder
 from palda.models.crowd import (
     CrowdState,
@@ -33,14 +33,13 @@ from palda.training import Batch, RevisitedDocuments, classifier_evidence
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     import pandas as pd
     from numpy.typing import NDArray
 
-    from palda.data import Strings, VoteRows, Votes
+    from palda.data import VoteRows, Votes
     from palda.estimators.checkpoint import Checkpoint
-    from palda.estimators.model_file import SavedModel
     from palda.models.crowd import AnnotatorBelief, AnnotatorModel
 
     Array = NDArray[np.float64]
@@ -379,16 +378,6 @@ class CrowdPALDA(TopicEstimator):
             raise ValueError("the model was fitted to other votes: annotators or classes differ")
         return given
 
-    def _checked_texts(self, texts: Any) -> Strings:
-        if not np.array_equal(getattr(texts, "doc_ids", self.doc_ids_), self.doc_ids_):
-            raise ValueError("texts are of other documents than those the model was fitted to, or in another order")
-        return self._one_per_document(super()._checked_texts(texts))
-
-    def _one_per_document(self, texts: Strings) -> Strings:
-        if len(texts) != len(self.doc_ids_):
-            raise ValueError(f"there are {len(texts)} texts for {len(self.doc_ids_)} documents")
-        return texts
-
     def _add_state(self, arrays: dict[str, NDArray[Any]], state: dict[str, Any]) -> None:
         arrays |= {
             "consensus": self.consensus_,
@@ -397,19 +386,12 @@ class CrowdPALDA(TopicEstimator):
         }
         state |= {"annotators": self.annotators_.tolist(), "doc_ids": self.doc_ids_.tolist()}
 
-    def _restore(self, saved: SavedModel, trusted: Sequence[str]) -> None:
-        super()._restore(saved, trusted)
-        arrays, state = saved.arrays, saved.state
+    def _take_state(self, arrays: dict[str, NDArray[Any]], state: dict[str, Any]) -> None:
         self.consensus_ = arrays["consensus"]
         self._vote_counts = arrays["vote_counts"]
         self.vote_log_likelihoods_ = arrays["vote_log_likelihoods"]
         self.annotators_ = names_array(require_length(state["annotators"], self._belief.posterior, "annotators"))
         self.doc_ids_ = names_array(require_length(state["doc_ids"], self.consensus_, "documents"))
-        if len(getattr(self, "out_of_fold_probs_", self.consensus_)) != len(self.doc_ids_):
-            raise ValueError("the array 'out_of_fold_probs' does not match the others")
-        if self.texts_ is not None:
-            self._one_per_document(self.texts_)
-        self.votes_ = restored_votes(arrays, self.doc_ids_, self.annotators_, self.classes_)
 
 
 def _ids_of(X: Any, doc_ids: Iterable[object] | None) -> Iterable[object] | None:

@@ -30,7 +30,7 @@ from palda.training import PastSummary
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Arrays = dict[str, NDArray[Any]]
 
-__all__ = ["PersistentEstimator", "require_length", "restored_votes"]
+__all__ = ["PersistentEstimator", "require_length"]
 
 _NOT_SAVED = {"engine": None}  # loading a file must not connect to a cluster
 _VOTE_COLUMNS = {"doc": np.int32, "annotator": np.int32, "label": np.int32, "value": np.int8}
@@ -116,7 +116,7 @@ class PersistentEstimator(BaseEstimator):
     def _attach(self, arrays: Arrays, state: dict[str, Any], words: Any, texts: Any, votes: Any) -> None:
         """Add words, texts and votes: those given, else those the model was loaded with."""
         words = self.words_ if words is None else words
-        texts = self.texts_ if texts is None else self._checked_texts(texts)
+        texts = self.texts_ if texts is None else self._texts_array(texts)
         votes = self.votes_ if votes is None else self._checked_votes(votes)
         if words is not None:
             n_words = len(words.get_feature_names_out())
@@ -132,8 +132,17 @@ class PersistentEstimator(BaseEstimator):
         if votes is not None:
             arrays |= {f"votes.{name}": getattr(votes, name) for name in (*_VOTE_COLUMNS, "abstained")}
 
-    def _checked_texts(self, texts: Any) -> Strings:
-        return _texts_array(texts)
+    def _texts_array(self, texts: Any) -> Strings:
+        """Texts of the training documents, which have ids if there were votes."""
+        doc_ids, listed = getattr(self, "doc_ids_", None), list(texts)
+        wrong = next((text for text in listed if not isinstance(text, str)), None)
+        if wrong is not None:
+            raise ValueError(f"texts must be strings, not {wrong!r:.60}")
+        if doc_ids is not None and len(listed) != len(doc_ids):
+            raise ValueError(f"there are {len(listed)} texts for {len(doc_ids)} documents")
+        if doc_ids is not None and not np.array_equal(getattr(texts, "doc_ids", doc_ids), doc_ids):
+            raise ValueError("texts are of other documents than those the model was fitted to, or in another order")
+        return names_array(listed)
 
     def _checked_votes(self, votes: Any) -> Votes:  # noqa: ARG002 - CrowdPALDA has votes
         raise ValueError(f"{type(self).__name__} is fitted to labels and has no votes to save")
@@ -155,14 +164,19 @@ class PersistentEstimator(BaseEstimator):
         self.worst_fall_ = float(state["worst_fall"])
         self.temper_ = Temperature(*(float(number) for number in state["temper"]))
         self.classes_ = class_names(require_length(state["classes"], self._params.class_prior, "classes"))
-        if "out_of_fold_probs" in arrays:  # base rates have none, nor do the oldest files
-            self.out_of_fold_probs_ = arrays["out_of_fold_probs"].astype(np.float64)
-            if self.out_of_fold_probs_.shape[1:] != self.classes_.shape:
-                raise ValueError("the array 'out_of_fold_probs' does not match the others")
         if "feature_names" in state:
             names = require_length(state["feature_names"], self._params.topic_words.T, "features")
             self.feature_names_in_ = np.array(names, dtype=object)
+        self._take_state(arrays, state)
+        if "out_of_fold_probs" in arrays:  # base rates have none, nor do the oldest files
+            self.out_of_fold_probs_ = arrays["out_of_fold_probs"].astype(np.float64)
+            n_docs = len(getattr(self, "doc_ids_", self.out_of_fold_probs_))
+            if self.out_of_fold_probs_.shape != (n_docs, len(self.classes_)):
+                raise ValueError("the array 'out_of_fold_probs' does not match the others")
         self._restore_attachments(arrays, state)
+
+    def _take_state(self, arrays: Arrays, state: dict[str, Any]) -> None:
+        """Take what only one estimator has."""
 
     def _restore_attachments(self, arrays: Arrays, state: dict[str, Any]) -> None:
         columns = self._params.topic_words.T
@@ -175,21 +189,14 @@ class PersistentEstimator(BaseEstimator):
             self.vocabulary_ = names_array(require_length(state["vocabulary"], columns, "words"))
         if "texts" in arrays:
             texts = json.loads(arrays["texts"].tobytes())
-            self.texts_ = _texts_array(texts if isinstance(texts, list) else [None])
+            self.texts_ = self._texts_array(texts if isinstance(texts, list) else [None])
+        if "votes.doc" in arrays:
+            self.votes_ = _restored_votes(arrays, self.doc_ids_, self.annotators_, self.classes_)
 
 
-def _texts_array(texts: Iterable[object]) -> Strings:
-    listed = list(texts)
-    wrong = next((text for text in listed if not isinstance(text, str)), None)
-    if wrong is not None:
-        raise ValueError(f"texts must be strings, not {wrong!r:.60}")
-    return names_array(listed)
-
-
-def restored_votes(arrays: Mapping[str, NDArray[Any]], doc_ids: Strings, annotators: Strings, classes: Strings) -> Any:
-    """Votes among the arrays of a model file; None if there are none."""
-    if "votes.doc" not in arrays:
-        return None
+def _restored_votes(
+    arrays: Mapping[str, NDArray[Any]], doc_ids: Strings, annotators: Strings, classes: Strings
+) -> Votes:
     columns = {name: arrays[f"votes.{name}"].astype(kind, copy=False) for name, kind in _VOTE_COLUMNS.items()}
     abstained = arrays["votes.abstained"].astype(np.int32, copy=False)
     sizes = {"doc": len(doc_ids), "annotator": len(annotators), "label": len(classes), "value": 2}
