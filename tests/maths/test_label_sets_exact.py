@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 
 from palda import simulate
 from palda.data import Votes
-from palda.estimators import ANNOTATOR_MODELS, initial_label_probs
+from palda.estimators import ANNOTATOR_MODELS
 from palda.kernels import profiles as kernels
 from palda.models.crowd import (
     CrowdSettings,
@@ -23,6 +23,7 @@ from palda.models.crowd import (
     consensus_em,
     cut_votes,
     fit_crowd,
+    initial_label_probs,
     label_posterior,
     profile_e_step,
     profile_log_prior,

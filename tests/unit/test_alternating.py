@@ -10,9 +10,8 @@ from scipy.special import expit
 from palda import simulate
 from palda.engine import Threads
 from palda.errors import DataError
-from palda.estimators import initial_label_probs
 from palda.models.classifier import assign_folds, fit_classifier, inverse_document_frequencies, tf_idf
-from palda.models.crowd import CrowdSettings, TwoCoinModel
+from palda.models.crowd import CrowdSettings, TwoCoinModel, initial_label_probs
 from palda.models.topics import EMSettings, TopicPlan, TrainingData, cross_fit_topics, labelled_shards
 from palda.training import TrainingPlan, fit_alternating
 

@@ -12,7 +12,6 @@ from scipy.optimize import linear_sum_assignment
 from palda import metrics, simulate
 from palda.data import Votes
 from palda.engine import Threads
-from palda.estimators import initial_label_probs
 from palda.models.crowd import (
     CrowdFit,
     CrowdSettings,
@@ -24,6 +23,7 @@ from palda.models.crowd import (
     choose_n_profiles,
     cut_votes,
     fit_crowd,
+    initial_label_probs,
     initial_profiles,
     label_posterior,
     profile_e_step,

@@ -10,9 +10,8 @@ import pytest
 from palda import simulate
 from palda.engine import Threads
 from palda.errors import PaldaError
-from palda.estimators import initial_label_probs
 from palda.io import catalog
-from palda.models.crowd import TwoCoinModel
+from palda.models.crowd import TwoCoinModel, initial_label_probs
 from palda.models.topics import (
     DocumentShard,
     EMSettings,

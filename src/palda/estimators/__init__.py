@@ -7,7 +7,6 @@ from palda.estimators.base import TopicEstimator
 from palda.estimators.checkpoint import Checkpoint
 from palda.estimators.crowd_palda import CrowdPALDA
 from palda.estimators.explanation import REST
-from palda.estimators.initial_labels import initial_label_probs, mean_where_unknown
 from palda.estimators.inputs import as_votes, known_votes, label_table
 from palda.estimators.model_file import FORMAT_VERSION, ModelFileError, load_state, save_state
 from palda.estimators.palda import PALDA, load
@@ -27,11 +26,9 @@ __all__ = [
     "TopicEstimator",
     "aggregate",
     "as_votes",
-    "initial_label_probs",
     "known_votes",
     "label_table",
     "load",
     "load_state",
-    "mean_where_unknown",
     "save_state",
 ]

@@ -13,7 +13,6 @@ from sklearn.utils._param_validation import Interval
 
 from palda.engine import Threads, resolve_n_jobs
 from palda.errors import DataError
-from palda.estimators.initial_labels import initial_label_probs
 from palda.estimators.inputs import as_votes, gold_table
 from palda.estimators.parameters import ANNOTATOR_MODELS, check_parameters
 from palda.models.crowd import (
@@ -22,6 +21,7 @@ from palda.models.crowd import (
     choose_n_profiles,
     cut_votes,
     fit_crowd,
+    initial_label_probs,
     parse_annotator_prior,
     quality_table,
     start_state,

@@ -10,7 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from palda.data import Corpus, names_array
 from palda.estimators.base import TopicEstimator
-from palda.estimators.initial_labels import initial_label_probs
 from palda.estimators.inputs import as_votes, gold_table, known_votes, new_votes
 from palda.estimators.parameters import ANNOTATOR_MODELS
 from palda.estimators.persistence import require_length
@@ -21,6 +20,7 @@ from palda.models.crowd import (
     PublishedCoin,
     count_votes,
     expected_gain,
+    initial_label_probs,
     label_posterior,
     parse_annotator_prior,
     quality_table,

@@ -9,11 +9,10 @@ from sklearn.base import ClassifierMixin
 
 from palda.estimators.base import TopicEstimator
 from palda.estimators.crowd_palda import CrowdPALDA
-from palda.estimators.initial_labels import mean_where_unknown
 from palda.estimators.inputs import given_classes, label_table, labels_of_classes
 from palda.estimators.model_file import ModelFileError, load_state
 from palda.io import ShardFolder
-from palda.models.crowd import TwoCoinModel
+from palda.models.crowd import TwoCoinModel, mean_where_unknown
 from palda.models.topics import TrainingData
 from palda.training import Batch
 

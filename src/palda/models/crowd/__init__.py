@@ -23,6 +23,7 @@ from palda.models.crowd.em import (
     votes_log_likelihood,
     with_profiles,
 )
+from palda.models.crowd.initial_labels import initial_label_probs, mean_where_unknown
 from palda.models.crowd.label_sets import (
     ProfilePrior,
     Profiles,
@@ -65,8 +66,10 @@ __all__ = [
     "cut_votes",
     "expected_gain",
     "fit_crowd",
+    "initial_label_probs",
     "initial_profiles",
     "label_posterior",
+    "mean_where_unknown",
     "parse_annotator_prior",
     "profile_e_step",
     "profile_log_prior",

@@ -10,9 +10,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from palda.data import Votes
 from palda.errors import DataError
-from palda.estimators import label_table, mean_where_unknown
+from palda.estimators import label_table
 from palda.metrics import choose_thresholds
 from palda.models.classifier import assign_folds
+from palda.models.crowd import mean_where_unknown
 from palda.paper.baselines.on_labels import vote_shares
 from palda.paper.baselines.rival import checked_features, generator
 

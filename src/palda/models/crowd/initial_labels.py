@@ -9,7 +9,8 @@ import numpy as np
 from scipy.special import expit
 
 from palda.data import vote_blocks
-from palda.models.crowd import AnnotatorBelief, PublishedCoin
+from palda.models.crowd.annotator_model import AnnotatorBelief
+from palda.models.crowd.published import PublishedCoin
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
