@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # sockets of workers that were killed
 ]
 
-WORLD = simulate.documents(400, 4, 6, 120, seed=6, doc_length=40)
+WORLD = simulate.documents(240, 4, 6, 120, seed=6, doc_length=40)
 VOTES, _ = simulate.crowd(WORLD, [0.9, 0.8, 0.7, 0.4, 0.8], seed=6, votes_per_doc=3)
 
 
@@ -58,7 +58,7 @@ def assert_same(one: CrowdPALDA, other: CrowdPALDA, X: Any = WORLD.corpus) -> No
 
 
 SETTINGS: list[dict[str, Any]] = [
-    {"label_prior": "stacked"},
+    {"label_prior": "stacked", "n_profiles": 2},
     {"label_prior": "base_rate"},
     {"label_prior": "base_rate", "inference": "mean_field", "annotators": "one_coin", "smoothing": False},
 ]
