@@ -19,7 +19,7 @@ from palda.data import Corpus, names_array
 from palda.engine import Threads, open_engine, resolve_n_jobs
 from palda.errors import PaldaWarning
 from palda.estimators.checkpoint import draw_seeds, open_stage_store
-from palda.estimators.explanation import REST, head_weights, topic_weights
+from palda.estimators.explanation import REST, classifier_weights, topic_weights
 from palda.estimators.inputs import label_table
 from palda.estimators.parameters import CONSTRAINTS
 from palda.estimators.persistence import PersistentEstimator
@@ -383,8 +383,8 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
             elif self.inference == "mean_field":
                 log_odds = None
             else:
-                reader = word_evidence_model(params, self.temper_)
-                evidence = evidence_of_shards(unlabelled_shards(counts, n_classes), reader, settings).evidence
+                model = word_evidence_model(params, self.temper_)
+                evidence = evidence_of_shards(unlabelled_shards(counts, n_classes), model, settings).evidence
                 log_odds = base_rate.log_odds(params.class_prior) + evidence
             return topic_shares_of_shards(unlabelled_shards(counts, n_classes, log_odds), params, settings)
 
@@ -443,7 +443,7 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
                 return topic_weights(shards, word_evidence_model(self._params, self.temper_), settings, columns)
             log_odds = self._prior_log_odds(counts, settings) - logit(self._params.class_prior)
             topics = None if self._prior.evidence_model is None else (shards, self._prior.evidence_model, settings)
-            return head_weights(counts, self._prior, log_odds, topics, columns)
+            return classifier_weights(counts, self._prior, log_odds, topics, columns)
 
     def _class_column(self, label: Any) -> int:
         columns = np.flatnonzero(self.classes_ == label)

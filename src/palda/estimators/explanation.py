@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["REST", "WordTable", "head_weights", "topic_weights"]
+__all__ = ["REST", "WordTable", "classifier_weights", "topic_weights"]
 
 REST = "(rest)"
 """In place of a word, for what belongs to no single word: the classifier's offset against the base rate, clipped
@@ -43,29 +43,29 @@ class _TopicEvidence(NamedTuple):
     doc: NDArray[np.int64]
     beliefs: Array
     evidence: Array
-    reader: WordEvidenceModel
+    model: WordEvidenceModel
 
     @classmethod
-    def of(cls, shards: Sequence[DocumentShard], reader: WordEvidenceModel, settings: EMSettings) -> _TopicEvidence:
-        result = evidence_of_shards(shards, reader, settings)
+    def of(cls, shards: Sequence[DocumentShard], model: WordEvidenceModel, settings: EMSettings) -> _TopicEvidence:
+        result = evidence_of_shards(shards, model, settings)
         bags = joined_bags([shard.bags for shard in shards])
         doc = np.repeat(np.arange(len(result.beliefs)), np.diff(bags.starts))
-        return cls(bags, doc, result.beliefs, result.evidence, reader)
+        return cls(bags, doc, result.beliefs, result.evidence, model)
 
     def weights(self, label: int) -> Array:
-        return word_weights(self.bags, self.beliefs, self.reader, label)
+        return word_weights(self.bags, self.beliefs, self.model, label)
 
 
 def topic_weights(
-    shards: Sequence[DocumentShard], reader: WordEvidenceModel, settings: EMSettings, columns: Sequence[int]
+    shards: Sequence[DocumentShard], model: WordEvidenceModel, settings: EMSettings, columns: Sequence[int]
 ) -> list[WordTable]:
     """One table per class in ``columns``; the weights of a document sum to its evidence (maths, eq. 33)."""
-    topics = _TopicEvidence.of(shards, reader, settings)
+    topics = _TopicEvidence.of(shards, model, settings)
     word = topics.bags.words.astype(np.int64)
     return [WordTable(topics.doc, word, topics.weights(label)) for label in columns]
 
 
-def head_weights(
+def classifier_weights(
     counts: Counts,
     prior: LabelPrior,
     log_odds: Array,
@@ -77,32 +77,34 @@ def head_weights(
     A word contributes through its own coefficient, through its share in the random Fourier features, and through the
     evidence of the topic model, which is a sum over words.
     """
-    head = prior.classifier
-    if not isinstance(head, LogisticClassifier):
+    classifier = prior.classifier
+    if not isinstance(classifier, LogisticClassifier):
         reason = "explain needs a label prior that weighs single words, not an external classifier"
         raise ValueError(reason)  # noqa: TRY004 - the parameter is wrong, not a type
     doc = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
     word = counts.indices.astype(np.int64)
-    slope = head.slope * prior.for_words.slope
-    own = np.zeros((counts.nnz, len(columns)))
-    lifted = head.n_words + head.n_dense
-    if head.idf is not None:
-        words = tf_idf(counts, head.idf)
-        own += words.data[:, None] * head.coef[word][:, columns]
-        if head.fourier is not None:
-            own += head.fourier.word_shares(words, head.coef[lifted:][:, columns])
-    if topics is not None and head.dense_mean is not None and head.dense_spread is not None:
-        scale = Scale(head.dense_mean, head.dense_spread)
-        own += _through_topics(_TopicEvidence.of(*topics), scale, head.coef[head.n_words : lifted][:, columns])
-    own *= slope[columns]
+    slope = classifier.slope * prior.for_words.slope
+    weights = np.zeros((counts.nnz, len(columns)))
+    n_before_fourier = classifier.n_words + classifier.n_dense
+    if classifier.idf is not None:
+        words = tf_idf(counts, classifier.idf)
+        weights += words.data[:, None] * classifier.coef[word][:, columns]
+        if classifier.fourier is not None:
+            weights += classifier.fourier.word_shares(words, classifier.coef[n_before_fourier:][:, columns])
+    if topics is not None and classifier.dense_mean is not None and classifier.dense_spread is not None:
+        scale = Scale(classifier.dense_mean, classifier.dense_spread)
+        weights += _through_topics(
+            _TopicEvidence.of(*topics), scale, classifier.coef[classifier.n_words : n_before_fourier][:, columns]
+        )
+    weights *= slope[columns]
     tables = []
     for position, label in enumerate(columns):
-        rest = log_odds[:, label] - np.bincount(doc, own[:, position], minlength=len(log_odds))
+        rest = log_odds[:, label] - np.bincount(doc, weights[:, position], minlength=len(log_odds))
         tables.append(
             WordTable(
                 np.concatenate((doc, np.arange(len(log_odds)))),
                 np.concatenate((word, np.full(len(log_odds), -1))),
-                np.concatenate((own[:, position], rest)),
+                np.concatenate((weights[:, position], rest)),
             )
         )
     return tables
