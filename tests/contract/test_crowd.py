@@ -43,13 +43,13 @@ def majority(votes: Votes) -> np.ndarray:
 
 
 @pytest.mark.parametrize("label_prior", ["stacked", "topics", "words", "base_rate"])
-def test_the_consensus_beats_the_majority(label_prior: str) -> None:
+def test_consensus_is_better_than_majority_vote(label_prior: str) -> None:
     model = fitted(label_prior=label_prior)
     assert f1(model.consensus_) > f1(majority(VOTES)) + 0.03
 
 
 @pytest.mark.parametrize("annotators", ["one_coin", "two_coin", "per_class"])
-def test_annotators_are_found_out(annotators: str) -> None:
+def test_annotator_quality_is_recovered(annotators: str) -> None:
     model = fitted(annotators)
     table = model.annotator_quality_
     assert table.columns[: len(COLUMNS)].tolist() == COLUMNS
@@ -60,7 +60,7 @@ def test_annotators_are_found_out(annotators: str) -> None:
     np.testing.assert_array_equal(table["n_votes"], VOTES.per_annotator())
 
 
-def test_new_documents_with_votes_get_a_better_consensus_than_from_either_alone() -> None:
+def test_consensus_of_new_documents_is_better_than_from_words_or_votes_alone() -> None:
     model = fitted()
     found = model.consensus(NEW_X, NEW_VOTES)
     assert f1(found, NEW_LABELS) > f1(majority(NEW_VOTES), NEW_LABELS)
@@ -68,7 +68,7 @@ def test_new_documents_with_votes_get_a_better_consensus_than_from_either_alone(
 
 
 @pytest.mark.parametrize("label_prior", ["words", "base_rate"])
-def test_votes_on_new_documents_come_in_any_form_and_order(label_prior: str) -> None:
+def test_votes_on_new_documents_are_accepted_in_any_form_and_order(label_prior: str) -> None:
     model = fitted(label_prior=label_prior)
     array = np.full((120, NEW_VOTES.n_annotators, NEW_VOTES.n_classes), -1)
     array[NEW_VOTES.doc, NEW_VOTES.annotator, NEW_VOTES.label] = NEW_VOTES.value
@@ -79,7 +79,7 @@ def test_votes_on_new_documents_come_in_any_form_and_order(label_prior: str) -> 
     np.testing.assert_allclose(model.consensus(NEW_X, shuffled, doc_ids=NEW_VOTES.doc_ids), expected, rtol=1e-12)
 
 
-def test_strangers_count_as_the_pool_and_unknown_classes_are_refused() -> None:
+def test_new_annotators_get_the_pool_prior_and_unknown_classes_are_refused() -> None:
     model = fitted()
     frame = NEW_VOTES.to_frame().astype(dict.fromkeys(("doc", "annotator", "label"), str))
     found = model.consensus(NEW_X, frame.assign(annotator="new " + frame["annotator"]), doc_ids=NEW_VOTES.doc_ids)
@@ -88,13 +88,13 @@ def test_strangers_count_as_the_pool_and_unknown_classes_are_refused() -> None:
         model.consensus(NEW_X, frame.assign(label="gossip"), doc_ids=NEW_VOTES.doc_ids)
 
 
-def test_no_votes_leave_what_the_words_say() -> None:
+def test_consensus_without_votes_equals_predict_proba() -> None:
     model = CrowdPALDA(**QUICK).fit(X, VOTES)
     silence = Votes.empty(NEW_VOTES.doc_ids, VOTES.classes, VOTES.annotators)
     np.testing.assert_allclose(model.consensus(NEW_X, silence), model.predict_proba(NEW_X), atol=1e-9)
 
 
-def test_gold_labels_are_kept_and_help_the_others() -> None:
+def test_gold_labels_are_kept_and_improve_other_labels() -> None:
     """On average: how folds are drawn moves the consensus on so few documents by as much as gold does."""
     gold = np.full(LABELS.shape, -1)
     gold[::2] = LABELS[::2]
@@ -108,7 +108,7 @@ def test_gold_labels_are_kept_and_help_the_others() -> None:
     assert after > before
 
 
-def test_documents_without_votes_take_part_and_get_labels() -> None:
+def test_documents_without_votes_get_labels() -> None:
     some = VOTES.take(slice(0, 200))
     padded = Votes(some.doc, some.annotator, some.label, some.value, VOTES.doc_ids, VOTES.annotators, VOTES.classes)
     for label_prior in ("words", "stacked"):
@@ -120,7 +120,7 @@ def test_documents_without_votes_take_part_and_get_labels() -> None:
 @pytest.mark.parametrize(
     ("label_prior", "n_seeds"), [("base_rate", 3), pytest.param("words", 10, marks=pytest.mark.long)]
 )
-def test_what_one_fit_learned_of_annotators_helps_the_next(label_prior: str, n_seeds: int) -> None:
+def test_annotator_prior_of_an_earlier_fit_improves_consensus_and_quality(label_prior: str, n_seeds: int) -> None:
     """Words alone label most of these documents, so that it takes ten seeds to see the difference with them."""
     few = VOTES.take(slice(0, 60))
     by_name = dict(zip(VOTES.annotators, QUALITY, strict=True))
@@ -137,13 +137,13 @@ def test_what_one_fit_learned_of_annotators_helps_the_next(label_prior: str, n_s
     assert max(table, mapping) < alone
 
 
-def test_an_annotator_prior_turns_a_lying_crowd_round() -> None:
+def test_annotator_prior_corrects_an_adversarial_crowd() -> None:
     votes = simulate.crowd(NEWS, np.full(5, 0.2), votes_per_doc=3, seed=4)[0].take(slice(0, 300))
     model = CrowdPALDA(**QUICK).fit(X, votes, annotator_prior=dict.fromkeys(votes.annotators, 0.2))
     assert f1(model.consensus_) > 0.9
 
 
-def test_every_turn_has_a_likelihood_and_more_of_it_than_the_first() -> None:
+def test_held_out_vote_likelihood_grows_over_the_rounds() -> None:
     found = fitted().vote_log_likelihoods_
     assert 2 <= len(found) <= 12
     assert np.isfinite(found).all()
@@ -151,7 +151,7 @@ def test_every_turn_has_a_likelihood_and_more_of_it_than_the_first() -> None:
     assert fitted(label_prior="base_rate").vote_log_likelihoods_.size == 0
 
 
-def test_suggestions_are_the_doubtful_labels_best_first() -> None:
+def test_suggest_returns_the_most_uncertain_labels_sorted_by_gain() -> None:
     model = fitted()
     table = model.suggest(25)
     assert table.columns.tolist() == ["doc", "label", "probability", "gain"]
@@ -166,7 +166,7 @@ def test_suggestions_are_the_doubtful_labels_best_first() -> None:
         model.suggest(0)
 
 
-def test_suggested_votes_teach_more_than_random_ones() -> None:
+def test_suggested_labels_are_wrong_more_often_than_others() -> None:
     """The consensus errs far more often on the labels suggested than on others, so votes on them correct more."""
     model = fitted()
     wrong = (model.consensus_ >= 0.5) != (LABELS == 1)
@@ -176,7 +176,7 @@ def test_suggested_votes_teach_more_than_random_ones() -> None:
     assert wrong[rows, columns].mean() > 3 * wrong.mean()
 
 
-def test_everything_about_the_crowd_is_in_the_file(tmp_path: Path) -> None:
+def test_crowd_attributes_survive_save_and_load(tmp_path: Path) -> None:
     model = fitted("per_class")
     model.save(tmp_path / "model.palda")
     loaded = load(tmp_path / "model.palda")
@@ -188,6 +188,6 @@ def test_everything_about_the_crowd_is_in_the_file(tmp_path: Path) -> None:
     assert loaded.suggest(5).equals(model.suggest(5))
 
 
-def test_an_annotator_model_that_is_not_known_is_named() -> None:
+def test_unknown_annotator_model_is_refused() -> None:
     with pytest.raises(ValueError, match=r"'annotators' parameter of CrowdPALDA .* Got 'three_coin'"):
         CrowdPALDA(annotators="three_coin").fit(X, VOTES)

@@ -48,13 +48,13 @@ def assert_probabilities(probs: np.ndarray) -> None:
 
 
 @smoothed_or_not
-def test_a_document_without_words_gets_the_base_rates(smoothing: bool) -> None:
+def test_document_without_words_gets_base_rates(smoothing: bool) -> None:
     model = PALDA(**SETTINGS, smoothing=smoothing).fit(X, TRUTH)
     np.testing.assert_allclose(model.predict_proba(np.zeros((2, 30))), [model.class_prior_] * 2, rtol=1e-12)
     np.testing.assert_allclose(model.class_prior_, TRUTH.mean(axis=0), rtol=1e-12)
 
 
-def test_words_unseen_in_training_say_nothing_when_topics_are_not_smoothed() -> None:
+def test_unseen_words_are_ignored_without_smoothing() -> None:
     unseen = sparse.csr_array(sparse.hstack([X, sparse.csr_array((80, 2))]))
     model = PALDA(**SETTINGS, smoothing=False).fit(unseen, TRUTH)
     assert not model.topic_words_[:, 30:].any()
@@ -65,7 +65,7 @@ def test_words_unseen_in_training_say_nothing_when_topics_are_not_smoothed() -> 
     np.testing.assert_allclose(model.predict_proba(only_new_words), [model.class_prior_] * 2, rtol=1e-12)
 
 
-def test_words_unseen_in_training_have_some_probability_when_topics_are_smoothed() -> None:
+def test_unseen_words_have_positive_probability_with_smoothing() -> None:
     unseen = sparse.csr_array(sparse.hstack([X, sparse.csr_array((80, 2))]))
     model = PALDA(**SETTINGS).fit(unseen, TRUTH)
     assert (model.topic_words_ > 0).all()
@@ -74,7 +74,7 @@ def test_words_unseen_in_training_have_some_probability_when_topics_are_smoothed
 
 
 @smoothed_or_not
-def test_documents_without_words_may_train_too(smoothing: bool) -> None:
+def test_training_documents_without_words_are_accepted(smoothing: bool) -> None:
     padded = sparse.csr_array(sparse.vstack([X, sparse.csr_array((5, 30))]))
     labels = np.vstack([TRUTH, np.ones((5, 3), dtype=int)])
     model = PALDA(**SETTINGS, smoothing=smoothing).fit(padded, labels)
@@ -82,7 +82,7 @@ def test_documents_without_words_may_train_too(smoothing: bool) -> None:
 
 
 @smoothed_or_not
-def test_no_words_at_all_leave_the_base_rates(smoothing: bool) -> None:
+def test_predictions_are_base_rates_if_no_document_has_words(smoothing: bool) -> None:
     model = PALDA(**SETTINGS, smoothing=smoothing).fit(np.zeros((80, 5)), TRUTH)
     np.testing.assert_allclose(model.predict_proba(np.zeros((1, 5))), [TRUTH.mean(axis=0)], rtol=1e-12)
     if not smoothing:  # words that no topic writes say nothing
@@ -90,7 +90,7 @@ def test_no_words_at_all_leave_the_base_rates(smoothing: bool) -> None:
 
 
 @pytest.mark.parametrize("wrong", [-1.0, np.nan, np.inf])
-def test_counts_that_cannot_be_are_refused(wrong: float) -> None:
+def test_negative_nan_and_infinite_counts_are_refused(wrong: float) -> None:
     dense = X.toarray().astype(float)
     dense[3, 4] = wrong
     for bad in (dense, sparse.csr_array(dense)):
@@ -100,7 +100,7 @@ def test_counts_that_cannot_be_are_refused(wrong: float) -> None:
             CrowdPALDA(**SETTINGS).fit(bad, GOOD_CROWD)
 
 
-def test_counts_may_be_fractions_and_mean_that_many_words() -> None:
+def test_fractional_counts_add_up_to_whole_counts() -> None:
     model = PALDA(**SETTINGS).fit(X * 0.5, TRUTH)
     assert_probabilities(model.predict_proba(X * 0.5))
     halves = sparse.csr_array(X * 0.5)
@@ -108,7 +108,7 @@ def test_counts_may_be_fractions_and_mean_that_many_words() -> None:
 
 
 @smoothed_or_not
-def test_huge_documents_and_huge_counts_are_documents_too(smoothing: bool) -> None:
+def test_huge_counts_give_finite_results(smoothing: bool) -> None:
     huge = X.toarray().astype(float)
     huge[0] = 0
     huge[0, :4] = 250_000
@@ -126,7 +126,7 @@ def test_huge_documents_and_huge_counts_are_documents_too(smoothing: bool) -> No
 
 @smoothed_or_not
 @pytest.mark.parametrize(("n_classes", "n_topics"), [(1, 3), (3, 1), (1, 1)])
-def test_one_class_and_one_topic_are_enough(smoothing: bool, n_classes: int, n_topics: int) -> None:
+def test_one_class_and_one_topic_are_accepted(smoothing: bool, n_classes: int, n_topics: int) -> None:
     settings = SETTINGS | {"n_topics": n_topics, "smoothing": smoothing}
     model = PALDA(**settings).fit(X, TRUTH[:, :n_classes])
     assert model.predict_proba(X).shape == (80, n_classes)
@@ -139,7 +139,7 @@ def test_one_class_and_one_topic_are_enough(smoothing: bool, n_classes: int, n_t
 
 
 @smoothed_or_not
-def test_a_class_nobody_has_and_one_everybody_has_stay_so(smoothing: bool) -> None:
+def test_constant_classes_are_predicted_as_constant(smoothing: bool) -> None:
     labels = np.column_stack([TRUTH, np.zeros(80, dtype=int), np.ones(80, dtype=int)])
     model = PALDA(**SETTINGS, smoothing=smoothing).fit(X, labels)
     assert (model.class_prior_[3:] == [1e-6, 1 - 1e-6]).all()
@@ -148,7 +148,7 @@ def test_a_class_nobody_has_and_one_everybody_has_stay_so(smoothing: bool) -> No
     assert predicted[:, 4].all()
 
 
-def test_unknown_labels_are_neither_yes_nor_no() -> None:
+def test_minus_one_and_nan_both_mean_unknown_label() -> None:
     hidden = np.where(np.random.default_rng(0).random(TRUTH.shape) < 0.3, -1, TRUTH)
     as_nan = np.where(hidden == -1, np.nan, hidden)
     model = PALDA(**SETTINGS).fit(X, hidden)
@@ -158,17 +158,17 @@ def test_unknown_labels_are_neither_yes_nor_no() -> None:
 
 
 @pytest.mark.parametrize("wrong", [TRUTH * 2, TRUTH.astype(float) + 0.5, TRUTH.astype(str) + np.array("x")])
-def test_labels_that_are_neither_are_refused(wrong: np.ndarray) -> None:
+def test_labels_other_than_0_and_1_are_refused(wrong: np.ndarray) -> None:
     with pytest.raises(ValueError, match="Only binary classification is supported"):
         PALDA(**SETTINGS).fit(X, wrong)
 
 
-def test_labels_of_other_documents_are_refused() -> None:
+def test_labels_of_another_number_of_documents_are_refused() -> None:
     with pytest.raises(ValueError, match="80 documents, but y has labels for 79"):
         PALDA(**SETTINGS).fit(X, TRUTH[1:])
 
 
-def test_names_of_classes_come_from_the_columns() -> None:
+def test_class_names_are_column_names() -> None:
     frame = pd.DataFrame(TRUTH, columns=["war", "sport", "art"])
     assert PALDA(**SETTINGS).fit(X, frame).classes_.tolist() == ["war", "sport", "art"]
     assert PALDA(**SETTINGS).fit(X, TRUTH).classes_.tolist() == [0, 1, 2]
@@ -176,7 +176,7 @@ def test_names_of_classes_come_from_the_columns() -> None:
 
 @smoothed_or_not
 @pytest.mark.parametrize("crowd", [False, True])
-def test_permuted_classes_give_permuted_answers(crowd: bool, smoothing: bool) -> None:
+def test_permuted_classes_give_permuted_results(crowd: bool, smoothing: bool) -> None:
     """From the same parameters, permuted too: which class comes first means nothing."""
     order = np.array([2, 0, 1])
     rng = np.random.default_rng(0)
@@ -209,7 +209,7 @@ def test_permuted_classes_give_permuted_answers(crowd: bool, smoothing: bool) ->
 # Votes.
 
 
-def test_a_good_crowd_is_heard() -> None:
+def test_good_crowd_gives_accurate_consensus_and_quality() -> None:
     model = CrowdPALDA(**SETTINGS).fit(X, GOOD_CROWD)
     assert accuracy(model.consensus_) > 0.85
     quality = model.annotator_quality_
@@ -218,7 +218,7 @@ def test_a_good_crowd_is_heard() -> None:
     np.testing.assert_allclose(quality["quality"], [0.9, 0.85, 0.8, 0.75], atol=0.12)
 
 
-def test_votes_in_any_form_give_equal_results() -> None:
+def test_all_forms_of_votes_give_equal_results() -> None:
     ids = [f"doc-{d}" for d in range(80)]
     names = {"doc_ids": ids, "annotators": list("abcd"), "classes": ["x", "y", "z"]}
     votes = Votes.from_array(array_of(GOOD_CROWD), **names)
@@ -250,7 +250,7 @@ def test_votes_in_any_form_give_equal_results() -> None:
         assert model.classes_.tolist() == ["x", "y", "z"]
 
 
-def test_votes_on_documents_that_are_not_there_are_refused() -> None:
+def test_votes_on_unknown_documents_are_refused() -> None:
     ids = [f"doc-{d}" for d in range(80)]
     frame = pd.DataFrame({"doc": ["doc-3", "doc-99"], "annotator": "a", "label": "x", "value": 1})
     with pytest.raises(DataError, match="'doc-99' is not among the 80 known ones"):
@@ -265,13 +265,13 @@ def test_votes_on_documents_that_are_not_there_are_refused() -> None:
         CrowdPALDA(**SETTINGS).fit(X, frame, doc_ids=["a", "b", "c"])
 
 
-def test_gold_of_another_shape_is_refused() -> None:
+def test_gold_of_wrong_shape_is_refused() -> None:
     with pytest.raises(ValueError, match=r"gold has shape \(80, 2\)"):
         CrowdPALDA(**SETTINGS).fit(X, GOOD_CROWD, gold=TRUTH[:, :2])
 
 
 @smoothed_or_not
-def test_no_vote_at_all_is_no_reason_to_fail(smoothing: bool) -> None:
+def test_fit_without_any_vote_succeeds(smoothing: bool) -> None:
     silence = np.full((80, 2, 3), -1)
     model = CrowdPALDA(**SETTINGS, smoothing=smoothing).fit(X, silence)
     assert_probabilities(model.consensus_)
@@ -281,7 +281,7 @@ def test_no_vote_at_all_is_no_reason_to_fail(smoothing: bool) -> None:
     np.testing.assert_array_equal(with_gold.consensus_, TRUTH)
 
 
-def test_an_annotator_with_one_vote_has_a_quality_all_the_same() -> None:
+def test_annotator_with_one_vote_has_a_wide_interval() -> None:
     votes = array_of(GOOD_CROWD)
     lonely = np.full((80, 1, 3), -1)
     lonely[7, 0, 1] = 1
@@ -295,7 +295,7 @@ def test_an_annotator_with_one_vote_has_a_quality_all_the_same() -> None:
     assert last["quality"] == pytest.approx(published.consensus_[7, 1], abs=0.1)
 
 
-def test_of_two_who_always_contradict_each_other_one_is_as_right_as_the_other_is_wrong() -> None:
+def test_qualities_of_two_contradicting_annotators_sum_to_one() -> None:
     first = TRUTH[:, None, :]
     assert_probabilities(CrowdPALDA(**SETTINGS).fit(X, np.concatenate([first, 1 - first], axis=1)).consensus_)
     model = CrowdPALDA.as_published(4, random_state=0).fit(X, np.concatenate([first, 1 - first], axis=1))
@@ -305,14 +305,14 @@ def test_of_two_who_always_contradict_each_other_one_is_as_right_as_the_other_is
 LIARS = simulate.crowd(WORLD, [0.1, 0.15, 0.1, 0.2, 0.15], seed=3, votes_per_doc=4)[0]
 
 
-def test_a_crowd_of_liars_gives_the_mirror_image() -> None:
+def test_adversarial_majority_reverses_the_consensus() -> None:
     model = CrowdPALDA(**SETTINGS).fit(X, LIARS)
     assert accuracy(model.consensus_) < 0.2
     assert (model.annotator_quality_["quality"] > 0.7).all()
 
 
 @pytest.mark.parametrize("n_gold", [3, 16])
-def test_a_few_gold_labels_turn_the_mirror_image_round(n_gold: int) -> None:
+def test_few_gold_labels_correct_an_adversarial_majority(n_gold: int) -> None:
     gold = np.full_like(TRUTH, -1)
     gold[:n_gold] = TRUTH[:n_gold]
     model = CrowdPALDA(**SETTINGS).fit(X, LIARS, gold=gold)
@@ -321,7 +321,7 @@ def test_a_few_gold_labels_turn_the_mirror_image_round(n_gold: int) -> None:
     assert (model.annotator_quality_["quality"] < 0.3).all()
 
 
-def test_one_gold_label_against_the_crowd_does_not_condemn_it() -> None:
+def test_one_contradicting_gold_label_does_not_reverse_the_consensus() -> None:
     gold = np.full_like(TRUTH, -1)
     gold[0, 0] = 1 - TRUTH[0, 0]
     model = CrowdPALDA(**SETTINGS).fit(X, GOOD_CROWD, gold=gold)
@@ -332,7 +332,7 @@ def test_one_gold_label_against_the_crowd_does_not_condemn_it() -> None:
 
 
 @pytest.mark.parametrize("kind", [PALDA, CrowdPALDA])
-def test_ctrl_c_keeps_the_best_parameters_so_far_and_says_so(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_keeps_the_best_parameters_and_warns(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
     rounds = count(1)
 
     def interrupt_the_third(_self: Progress, _info: object) -> None:
@@ -354,7 +354,7 @@ def test_ctrl_c_keeps_the_best_parameters_so_far_and_says_so(kind: type, monkeyp
     assert_probabilities(model.predict_proba(X))
 
 
-def test_ctrl_c_before_anything_was_learned_is_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_before_the_first_iteration_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -364,7 +364,7 @@ def test_ctrl_c_before_anything_was_learned_is_ctrl_c(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("backend", ["threading", "loky"])
-def test_fits_inside_somebody_elses_workers_give_the_same(backend: str) -> None:
+def test_fits_inside_joblib_workers_give_equal_results(backend: str) -> None:
     settings = SETTINGS | {"n_jobs": None}
     alone = PALDA(**settings).fit(X, TRUTH).topic_words_
     fits = Parallel(n_jobs=2, backend=backend)(delayed(PALDA(**settings).fit)(X, TRUTH) for _ in range(2))

@@ -35,13 +35,13 @@ def log_odds_from_words(model: Model, X: Any) -> np.ndarray:
     return result
 
 
-def test_the_weights_of_words_sum_to_what_words_add_to_the_log_odds(model: Model) -> None:
+def test_word_weights_sum_to_log_odds_minus_prior(model: Model) -> None:
     table = model.explain(NEW)
     sums = table.pivot_table("weight", "doc", "label", aggfunc="sum").reindex(columns=model.classes_)
     np.testing.assert_allclose(sums.to_numpy(), log_odds_from_words(model, NEW), rtol=1e-7, atol=1e-9)
 
 
-def test_every_word_of_every_document_is_weighed_once_for_each_class_strongest_first(model: Model) -> None:
+def test_each_word_has_one_row_per_document_and_class_sorted_by_weight(model: Model) -> None:
     table = model.explain(NEW)
     assert len(table) == NEW.nnz * 3
     assert not table.duplicated(["doc", "label", "word"]).any()
@@ -49,38 +49,38 @@ def test_every_word_of_every_document_is_weighed_once_for_each_class_strongest_f
         assert part["weight"].abs().is_monotonic_decreasing
 
 
-def test_one_label_is_that_labels_part_of_the_table(model: Model) -> None:
+def test_explain_with_a_label_returns_the_rows_of_that_label(model: Model) -> None:
     label = model.classes_[1]
     whole, part = model.explain(NEW), model.explain(NEW, label=label)
     whole = whole[whole["label"] == label].reset_index(drop=True)
     assert whole.equals(part)
 
 
-def test_a_label_nobody_knows_is_refused(model: Model) -> None:
+def test_unknown_label_is_refused(model: Model) -> None:
     with pytest.raises(ValueError, match="'sports' is not one of the classes"):
         model.explain(NEW, label="sports")
 
 
-def test_mean_field_does_not_weigh_words() -> None:
+def test_mean_field_cannot_explain() -> None:
     published = PALDA.as_published(5, random_state=0, n_jobs=1, tol=1e-3, max_iter=300).fit(X, Y)
     with pytest.raises(ValueError, match='explain needs inference="joint"'):
         published.explain(NEW)
 
 
-def test_a_corpus_brings_its_ids_and_its_words(model: Model) -> None:
+def test_document_ids_of_a_corpus_are_used(model: Model) -> None:
     ids = [f"story {d}" for d in range(NEW.shape[0])]
     words = [f"w{v}" for v in range(NEW.shape[1])]
     table = model.explain(Corpus(NEW, words, ids))
     assert set(table["doc"]) == set(ids)
 
 
-def test_documents_without_words_get_the_base_rates_and_no_row(model: Model) -> None:
+def test_documents_without_words_get_base_rates_and_no_rows(model: Model) -> None:
     empty = sparse.csr_array((2, X.shape[1]))
     np.testing.assert_allclose(model.predict_proba(empty), [model.class_prior_] * 2, rtol=1e-12)
     assert model.explain(empty).empty
 
 
-def test_shares_of_topics_sum_to_one(model: Model) -> None:
+def test_topic_shares_sum_to_one(model: Model) -> None:
     with_an_empty_one = sparse.csr_array(sparse.vstack([NEW, sparse.csr_array((1, X.shape[1]))]))
     shares = model.transform(with_an_empty_one)
     assert shares.shape == (NEW.shape[0] + 1, model.n_topics_)
@@ -88,7 +88,7 @@ def test_shares_of_topics_sum_to_one(model: Model) -> None:
     np.testing.assert_allclose(shares.sum(axis=1), 1.0, rtol=1e-12)
 
 
-def test_explaining_and_transforming_change_nothing(model: Model) -> None:
+def test_explain_and_transform_do_not_change_predictions(model: Model) -> None:
     before = model.predict_proba(NEW)
     model.explain(NEW)
     model.transform(NEW)
@@ -98,13 +98,13 @@ def test_explaining_and_transforming_change_nothing(model: Model) -> None:
 # The temper.
 
 
-def test_the_temper_is_learned_in_fit_and_prediction_uses_it(model: Model) -> None:
+def test_temperature_is_fitted(model: Model) -> None:
     assert model.temper_ != Temperature()
     assert model.temper_.scale > 0
     assert model.temper_.length == np.median(X.sum(axis=1))
 
 
-def test_the_temper_depends_on_the_labels_it_is_given_and_on_no_document_to_come() -> None:
+def test_temperature_depends_on_training_labels_only() -> None:
     """Labels that have nothing to do with the words make words hardly worth believing."""
     honest = PALDA(**SETTINGS).fit(X, Y)
     shuffled = PALDA(**SETTINGS).fit(X, np.random.default_rng(0).permutation(Y))
@@ -115,11 +115,11 @@ def test_the_temper_depends_on_the_labels_it_is_given_and_on_no_document_to_come
     assert honest.temper_ == before
 
 
-def test_too_few_documents_to_hold_some_back_get_the_usual_temper() -> None:
+def test_fewer_than_50_documents_get_the_default_temperature() -> None:
     assert PALDA(**SETTINGS).fit(X[:40], Y[:40]).temper_ == Temperature()
 
 
-def test_a_saved_model_keeps_its_temper_and_its_explanations(model: Model, tmp_path: Path) -> None:
+def test_temperature_and_explanations_survive_save_and_load(model: Model, tmp_path: Path) -> None:
     model.save(tmp_path / "model.palda")
     again = load(tmp_path / "model.palda")
     assert again.temper_ == model.temper_

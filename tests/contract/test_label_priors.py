@@ -49,7 +49,7 @@ def fitted(kind: str, label_prior: str) -> PALDA | CrowdPALDA:
 
 @kinds
 @named
-def test_new_documents_are_told_apart_and_probabilities_mean_what_they_say(kind: str, label_prior: str) -> None:
+def test_predictions_are_accurate_and_calibrated(kind: str, label_prior: str) -> None:
     model = fitted(kind, label_prior)
     probs = model.predict_proba(NEW_X)
     assert metrics.micro_f1(NEW_LABELS, probs >= 0.5) > 0.6
@@ -59,7 +59,7 @@ def test_new_documents_are_told_apart_and_probabilities_mean_what_they_say(kind:
 
 
 @kinds
-def test_a_prior_that_learns_beats_the_base_rate(kind: str) -> None:
+def test_stacked_prior_is_better_than_base_rate(kind: str) -> None:
     learned, published = (
         metrics.micro_f1(NEW_LABELS, fitted(kind, prior).predict_proba(NEW_X) >= 0.5)
         for prior in ("stacked", "base_rate")
@@ -69,7 +69,7 @@ def test_a_prior_that_learns_beats_the_base_rate(kind: str) -> None:
 
 @kinds
 @named
-def test_evidence_words_sum_to_the_log_odds(kind: str, label_prior: str) -> None:
+def test_explained_weights_sum_to_log_odds_minus_prior(kind: str, label_prior: str) -> None:
     model = fitted(kind, label_prior)
     table = model.explain(NEW_X[:7])
     sums = table.pivot_table(index="doc", columns="label", values="weight", aggfunc="sum", sort=False)
@@ -82,14 +82,14 @@ def test_evidence_words_sum_to_the_log_odds(kind: str, label_prior: str) -> None
 
 
 @kinds
-def test_the_score_is_micro_f1(kind: str) -> None:
+def test_score_is_micro_f1(kind: str) -> None:
     model = fitted(kind, "words")
     assert model.score(NEW_X, NEW_LABELS) == metrics.micro_f1(NEW_LABELS, model.predict(NEW_X))
 
 
 @kinds
 @named
-def test_predictions_reach_their_thresholds(kind: str, label_prior: str) -> None:
+def test_predict_applies_thresholds(kind: str, label_prior: str) -> None:
     model = fitted(kind, label_prior)
     assert model.thresholds_.shape == (len(model.classes_),)
     np.testing.assert_array_equal(model.predict(NEW_X), model.predict_proba(NEW_X) >= model.thresholds_)
@@ -97,7 +97,7 @@ def test_predictions_reach_their_thresholds(kind: str, label_prior: str) -> None
 
 @kinds
 @pytest.mark.parametrize("label_prior", ["topics", "base_rate"])
-def test_thresholds_of_one_half_change_no_probability(kind: str, label_prior: str) -> None:
+def test_fixed_thresholds_do_not_change_probabilities(kind: str, label_prior: str) -> None:
     model = fitted(kind, label_prior)
     halves = model.__class__(**(model.get_params() | {"thresholds": 0.5}))
     halves.fit(X, LABELS if kind == "clean" else VOTES)
@@ -106,7 +106,7 @@ def test_thresholds_of_one_half_change_no_probability(kind: str, label_prior: st
 
 
 @pytest.mark.parametrize("measure", ["macro_f1", "jaccard"])
-def test_thresholds_are_the_best_out_of_fold(measure: str) -> None:
+def test_thresholds_maximise_their_measure_out_of_fold(measure: str) -> None:
     from palda.metrics import expected_measure
 
     model = make("clean", label_prior="words", thresholds=measure)
@@ -119,7 +119,7 @@ def test_thresholds_are_the_best_out_of_fold(measure: str) -> None:
 
 @kinds
 @pytest.mark.parametrize("label_prior", ["stacked", "base_rate"])
-def test_the_number_of_threads_changes_nothing(kind: str, label_prior: str) -> None:
+def test_number_of_threads_does_not_change_results(kind: str, label_prior: str) -> None:
     one, two = fitted(kind, label_prior), make(kind, label_prior=label_prior, n_jobs=2)
     np.testing.assert_array_equal(two.predict_proba(NEW_X), one.predict_proba(NEW_X))
     np.testing.assert_array_equal(two.thresholds_, one.thresholds_)
@@ -127,7 +127,7 @@ def test_the_number_of_threads_changes_nothing(kind: str, label_prior: str) -> N
 
 @kinds
 @named
-def test_files_bring_everything_back(kind: str, label_prior: str, tmp_path: Path) -> None:
+def test_predictions_survive_save_and_load(kind: str, label_prior: str, tmp_path: Path) -> None:
     model = fitted(kind, label_prior)
     model.save(tmp_path / "model.palda")
     loaded = load(tmp_path / "model.palda")
@@ -138,7 +138,7 @@ def test_files_bring_everything_back(kind: str, label_prior: str, tmp_path: Path
     assert (loaded.head_ is None) == (label_prior == "base_rate")
 
 
-def test_a_document_without_known_words_gets_the_base_rates() -> None:
+def test_document_without_known_words_gets_base_rates() -> None:
     wider = np.zeros((2, X.shape[1]))
     unseen = np.flatnonzero(np.asarray(X.sum(axis=0)).ravel() == 0)
     if len(unseen):
@@ -148,7 +148,7 @@ def test_a_document_without_known_words_gets_the_base_rates() -> None:
         np.testing.assert_allclose(model.predict_proba(wider), [model.class_prior_] * 2, rtol=1e-12)
 
 
-def test_what_is_known_of_the_training_documents_stays_out_of_their_predictions() -> None:
+def test_out_of_fold_predictions_of_random_labels_are_no_better_than_base_rates() -> None:
     """Labels drawn at random cannot be learned, and out-of-fold probabilities admit it.
 
     What is left is the recalibration, two numbers a class.
@@ -162,14 +162,14 @@ def test_what_is_known_of_the_training_documents_stays_out_of_their_predictions(
     assert scores[0] < scores[1] + 0.005
 
 
-def test_unknown_labels_are_filled_in_by_the_prior_and_teach_nothing() -> None:
+def test_half_of_the_labels_unknown_still_gives_good_predictions() -> None:
     hidden = np.where(np.random.default_rng(3).random(LABELS.shape) < 0.5, -1, LABELS)
     model = PALDA(**SETTINGS, label_prior="words").fit(X, hidden)
     assert metrics.micro_f1(NEW_LABELS, model.predict_proba(NEW_X) >= 0.5) > 0.6
 
 
 @pytest.mark.parametrize("n_profiles", [1, 3])
-def test_the_number_of_profiles_can_be_given(n_profiles: int) -> None:
+def test_n_profiles_is_respected(n_profiles: int) -> None:
     model = make("crowd", label_prior="words", n_profiles=n_profiles)
     assert len(model.profiles_.weights) == n_profiles
     np.testing.assert_allclose(model.profiles_.weights.sum(), 1.0)
@@ -184,7 +184,7 @@ CLASSIFIERS = [
 
 @kinds
 @pytest.mark.parametrize("classifier", CLASSIFIERS, ids=lambda c: type(c).__name__)
-def test_any_classifier_can_be_the_label_prior(kind: str, classifier: Any, tmp_path: Path) -> None:
+def test_scikit_learn_classifiers_work_as_label_prior(kind: str, classifier: Any, tmp_path: Path) -> None:
     model = make(kind, label_prior=classifier, n_profiles=1)
     assert not hasattr(classifier, "classes_"), "the classifier given is never fitted itself"
     assert metrics.micro_f1(NEW_LABELS, model.predict_proba(NEW_X) >= 0.5) > 0.5
@@ -200,7 +200,7 @@ def doubled(counts: Any) -> Any:
     return counts * 2
 
 
-def test_a_file_with_types_that_are_not_trusted_is_refused(tmp_path: Path) -> None:
+def test_untrusted_types_in_a_model_file_are_refused(tmp_path: Path) -> None:
     strange = make_pipeline(FunctionTransformer(doubled), LogisticRegression(max_iter=500))
     make("clean", label_prior=strange).save(tmp_path / "model.palda")
     with pytest.raises(ModelFileError, match=r"types that are not trusted: .*doubled") as refused:
@@ -224,12 +224,12 @@ def test_a_file_with_types_that_are_not_trusted_is_refused(tmp_path: Path) -> No
     ],
 )
 @kinds
-def test_settings_that_make_no_sense_are_named(kind: str, setting: dict[str, Any], says: str) -> None:
+def test_invalid_parameters_are_refused(kind: str, setting: dict[str, Any], says: str) -> None:
     with pytest.raises((ValueError, PaldaError, DataError), match=says):
         make(kind, **setting)
 
 
-def test_the_published_model_predicts_at_one_half() -> None:
+def test_published_model_has_thresholds_of_one_half() -> None:
     model = PALDA.as_published(4, random_state=0, max_iter=5, tol=1.0).fit(X, LABELS)
     np.testing.assert_array_equal(model.thresholds_, np.full(LABELS.shape[1], 0.5))
     assert model.head_ is None

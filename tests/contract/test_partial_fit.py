@@ -49,14 +49,14 @@ def likelihood(model: PALDA | CrowdPALDA) -> float:
     return metrics.class_log_likelihood(LABELS[TEST], model.predict_proba(COUNTS[TEST]))
 
 
-def test_the_first_call_is_a_fit() -> None:
+def test_first_call_equals_fit() -> None:
     fitted = CrowdPALDA(**SETTINGS).fit(COUNTS[BATCHES[0]], VOTES.take(BATCHES[0]))
     np.testing.assert_array_equal(
         in_batches(n_batches=1).predict_proba(COUNTS[TEST]), fitted.predict_proba(COUNTS[TEST])
     )
 
 
-def test_five_batches_are_better_than_one_and_near_all_at_once() -> None:
+def test_five_batches_are_better_than_one_and_close_to_one_fit() -> None:
     first, last = in_batches(n_batches=1), in_batches()
     rows = np.concatenate(BATCHES)
     whole = CrowdPALDA(**SETTINGS).fit(COUNTS[rows], VOTES.take(rows))
@@ -66,7 +66,7 @@ def test_five_batches_are_better_than_one_and_near_all_at_once() -> None:
 
 
 @pytest.mark.parametrize("label_prior", PRIORS)
-def test_documents_annotators_and_consensus_grow(label_prior: str) -> None:
+def test_documents_and_consensus_grow_with_each_batch(label_prior: str) -> None:
     model = in_batches(label_prior, 2)
     assert model.doc_ids_.tolist() == VOTES.doc_ids[:200].tolist()
     assert model.consensus_.shape == (200, LABELS.shape[1])
@@ -74,7 +74,7 @@ def test_documents_annotators_and_consensus_grow(label_prior: str) -> None:
     np.testing.assert_array_equal(model.annotator_quality_["n_votes"], VOTES.take(slice(0, 200)).per_annotator())
 
 
-def test_intervals_shrink_with_votes_and_who_is_absent_stays() -> None:
+def test_intervals_shrink_with_votes_and_absent_annotators_keep_theirs() -> None:
     first = in_batches(n_batches=1).annotator_quality_
     rows = BATCHES[1]
     frame = VOTES.take(rows).to_frame().astype(dict.fromkeys(("doc", "annotator", "label"), str))
@@ -90,7 +90,7 @@ def test_intervals_shrink_with_votes_and_who_is_absent_stays() -> None:
     assert abs(now["quality"][8] - QUALITY[1]) < 0.08
 
 
-def test_the_order_of_arrival_matters_little() -> None:
+def test_order_of_batches_matters_little() -> None:
     ordered = in_batches()
     turned = gone_on([BATCHES[0], *BATCHES[:0:-1]])
     np.testing.assert_allclose(turned.annotator_quality_["quality"], ordered.annotator_quality_["quality"], atol=0.02)
@@ -98,7 +98,7 @@ def test_the_order_of_arrival_matters_little() -> None:
 
 
 @pytest.mark.parametrize("label_prior", PRIORS)
-def test_a_model_from_a_file_goes_on_like_the_one_that_was_saved(label_prior: str, tmp_path: Path) -> None:
+def test_loaded_model_updates_like_the_saved_one(label_prior: str, tmp_path: Path) -> None:
     in_batches(label_prior, 1).save(tmp_path / "model.palda")
     loaded = load(tmp_path / "model.palda")
     assert isinstance(loaded, CrowdPALDA)
@@ -110,7 +110,7 @@ def test_a_model_from_a_file_goes_on_like_the_one_that_was_saved(label_prior: st
 
 
 @pytest.mark.parametrize("label_prior", ["words", "base_rate"])
-def test_votes_on_documents_seen_before_change_their_labels_and_count_for_annotators(label_prior: str) -> None:
+def test_new_votes_on_earlier_documents_update_labels_and_annotators(label_prior: str) -> None:
     model = gone_on(BATCHES[:1], label_prior=label_prior)
     before, votes_before = model.consensus_.copy(), model.annotator_quality_["n_votes"].to_numpy()
     doubtful = int(np.abs(before - 0.5).min(axis=1).argmin())
@@ -125,7 +125,7 @@ def test_votes_on_documents_seen_before_change_their_labels_and_count_for_annota
     np.testing.assert_array_equal(model.annotator_quality_["n_votes"] - votes_before, [1, 1, 1, 1, 0, 0, 0, 0])
 
 
-def test_rows_of_arrays_without_ids_are_new_documents() -> None:
+def test_array_rows_without_ids_are_new_documents() -> None:
     array = np.full((200, VOTES.n_annotators, VOTES.n_classes), -1)
     some = VOTES.take(slice(0, 200))
     array[some.doc, some.annotator, some.label] = some.value
@@ -133,7 +133,7 @@ def test_rows_of_arrays_without_ids_are_new_documents() -> None:
     assert model.doc_ids_.tolist() == [str(number) for number in range(200)]
 
 
-def test_known_labels_arrive_too() -> None:
+def test_palda_updates_with_labels_matched_by_name() -> None:
     model = PALDA(**SETTINGS)
     frames = [pd.DataFrame(LABELS[rows], columns=list(NEWS.classes)) for rows in BATCHES]
     model.partial_fit(COUNTS[BATCHES[0]], frames[0])
@@ -146,7 +146,7 @@ def test_known_labels_arrive_too() -> None:
     assert named.classes_.tolist() == list(NEWS.classes)
 
 
-def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:
+def test_invalid_batches_are_refused_and_change_nothing() -> None:
     model = gone_on(BATCHES[:1])
     before = model.predict_proba(COUNTS[TEST])
     frame = VOTES.take(BATCHES[1]).to_frame().astype(dict.fromkeys(("doc", "annotator", "label"), str))
@@ -167,14 +167,14 @@ def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:
         PALDA(**(SETTINGS | {"label_prior": LogisticRegression()})).partial_fit(COUNTS[:100], LABELS[:100])
 
 
-def test_a_start_that_is_too_small_says_what_follows() -> None:
+def test_small_first_batch_warns_and_uses_base_rates() -> None:
     with pytest.warns(PaldaWarning, match="use base rates"):
         model = PALDA(**SETTINGS).partial_fit(COUNTS[:30], LABELS[:30])
     assert model.partial_fit(COUNTS[30:100], LABELS[30:100]).head_ is None
 
 
 @pytest.mark.parametrize("kind", [PALDA, CrowdPALDA])
-def test_online_em_is_an_algorithm_of_the_estimators(kind: type, tmp_path: Path) -> None:
+def test_online_algorithm_gives_other_topics_and_is_saved(kind: type, tmp_path: Path) -> None:
     target: Any = LABELS[:300] if kind is PALDA else VOTES.take(slice(0, 300))
     model = kind(**SETTINGS, algorithm="online").fit(COUNTS[:300], target)
     batch = kind(**SETTINGS).fit(COUNTS[:300], target)
@@ -185,7 +185,7 @@ def test_online_em_is_an_algorithm_of_the_estimators(kind: type, tmp_path: Path)
         kind(**SETTINGS, algorithm="stream").fit(COUNTS[:300], target)
 
 
-def test_no_votes_at_all_are_no_news_about_annotators() -> None:
+def test_batch_without_votes_keeps_annotator_quality() -> None:
     model = gone_on(BATCHES[:1])
     before = model.annotator_quality_
     silence = Votes.empty(VOTES.doc_ids[BATCHES[1]], VOTES.classes, VOTES.annotators)

@@ -61,7 +61,7 @@ both = pytest.mark.parametrize("kind", [PALDA, CrowdPALDA])
 
 
 @both
-def test_init_only_keeps_what_it_is_given(kind: type) -> None:
+def test_init_only_stores_parameters(kind: type) -> None:
     given = {"n_topics": 7, "smoothing": False, "tol": 0.5, "random_state": 3, "verbose": 2}
     model = kind(**given)
     assert set(vars(model)) == set(model.get_params())
@@ -70,7 +70,7 @@ def test_init_only_keeps_what_it_is_given(kind: type) -> None:
 
 
 @both
-def test_parameters_can_be_set_and_cloned_without_what_was_learned(kind: type) -> None:
+def test_clone_copies_parameters_and_no_fitted_state(kind: type) -> None:
     model = fit_one(kind, COUNTS).set_params(n_topics=5, verbose=0)
     twin = clone(model)
     assert twin.get_params() == model.get_params()
@@ -80,7 +80,7 @@ def test_parameters_can_be_set_and_cloned_without_what_was_learned(kind: type) -
 
 
 @both
-def test_an_unfitted_model_says_so(kind: type) -> None:
+def test_unfitted_model_raises_not_fitted_error(kind: type) -> None:
     for method in ("predict", "predict_proba"):
         with pytest.raises(NotFittedError):
             getattr(kind(), method)(DENSE)
@@ -89,7 +89,7 @@ def test_an_unfitted_model_says_so(kind: type) -> None:
 
 
 @both
-def test_fitting_does_not_change_parameters_and_gives_the_model_back(kind: type) -> None:
+def test_fit_returns_self_and_keeps_parameters(kind: type) -> None:
     model = kind(**SETTINGS)
     before = model.get_params()
     assert model.fit(COUNTS, WORLD.labels if kind is PALDA else VOTES) is model
@@ -104,7 +104,7 @@ def test_pickled_models_predict_the_same(kind: type) -> None:
 
 
 @both
-def test_the_number_of_words_must_stay(kind: type) -> None:
+def test_another_number_of_words_is_refused(kind: type) -> None:
     model = fit_one(kind, COUNTS)
     assert model.n_features_in_ == 20
     with pytest.raises(ValueError, match=r"19 features, but .* is expecting 20"):
@@ -112,7 +112,7 @@ def test_the_number_of_words_must_stay(kind: type) -> None:
 
 
 @both
-def test_names_of_words_are_kept_and_checked(kind: type) -> None:
+def test_feature_names_are_kept_and_checked(kind: type) -> None:
     frame = pd.DataFrame(DENSE, columns=[f"w{k}" for k in range(20)])
     model = fit_one(kind, frame)
     assert model.feature_names_in_.tolist() == list(frame.columns)
@@ -121,7 +121,7 @@ def test_names_of_words_are_kept_and_checked(kind: type) -> None:
 
 
 @both
-def test_the_seed_decides_everything(kind: type) -> None:
+def test_same_seed_gives_equal_models(kind: type) -> None:
     first, second = fit_one(kind, COUNTS), fit_one(kind, COUNTS)
     np.testing.assert_array_equal(first.lower_bounds_, second.lower_bounds_)
     np.testing.assert_array_equal(first.predict_proba(COUNTS), second.predict_proba(COUNTS))
@@ -132,7 +132,7 @@ def test_the_seed_decides_everything(kind: type) -> None:
 
 
 @both
-def test_the_global_random_state_is_left_alone(kind: type) -> None:
+def test_global_random_state_is_not_changed(kind: type) -> None:
     np.random.seed(4)  # noqa: NPY002 - this is the state in question
     before = np.random.get_state()[1].copy()  # noqa: NPY002
     fit_one(kind, COUNTS)
@@ -144,14 +144,14 @@ SPARSE_FORMATS = ["csr_array", "csc_array", "coo_array", "csr_matrix", "csc_matr
 
 @pytest.mark.parametrize("dtype", [np.int64, np.float64])
 @pytest.mark.parametrize("container", SPARSE_FORMATS)
-def test_sparse_matrices_of_any_format_give_what_dense_ones_give(container: str, dtype: type) -> None:
+def test_sparse_formats_give_the_results_of_dense_arrays(container: str, dtype: type) -> None:
     X = getattr(sparse, container)(DENSE.astype(dtype))
     for given, dense in zip(fit_both(X), fit_both(DENSE), strict=True):
         np.testing.assert_array_equal(given.topic_words_, dense.topic_words_)
         np.testing.assert_array_equal(given.predict_proba(X), dense.predict_proba(DENSE))
 
 
-def test_entries_given_twice_are_added_up_and_left_as_they_were() -> None:
+def test_duplicate_sparse_entries_are_summed_and_input_is_not_changed() -> None:
     rows, columns = COUNTS.nonzero()
     halves = sparse.coo_array(
         (np.tile(COUNTS.data / 2.0, 2), (np.tile(rows, 2), np.tile(columns, 2))), shape=COUNTS.shape
@@ -175,7 +175,7 @@ def frozen(array: np.ndarray) -> np.ndarray:
     return view
 
 
-def test_read_only_and_memory_mapped_counts_work_and_nothing_is_changed(tmp_path: Path) -> None:
+def test_read_only_and_memory_mapped_counts_are_accepted(tmp_path: Path) -> None:
     np.save(tmp_path / "counts.npy", DENSE)
     read_only = sparse.csr_array((frozen(COUNTS.data), frozen(COUNTS.indices), frozen(COUNTS.indptr)), COUNTS.shape)
     expected = [model.predict_proba(DENSE) for model in fit_both(DENSE)]
@@ -196,7 +196,7 @@ def test_counts_labels_votes_and_gold_are_not_changed() -> None:
         np.testing.assert_array_equal(after, before)
 
 
-def test_both_work_in_a_pipeline_behind_text_words() -> None:
+def test_estimators_work_in_a_pipeline_after_text_words() -> None:
     texts = ["ships carry wheat", "wheat rates rise", "banks lend money", "money rates fall"] * 5
     labels = np.array([[1, 0], [1, 0], [0, 1], [0, 1]] * 5)
     clean = make_pipeline(TextWords(), PALDA(2, tol=1e-3, random_state=0, n_jobs=1)).fit(texts, labels)
@@ -209,7 +209,7 @@ def test_both_work_in_a_pipeline_behind_text_words() -> None:
 
 
 @both
-def test_a_fit_that_did_not_converge_warns(kind: type) -> None:
+def test_fit_without_convergence_warns_at_the_callers_line(kind: type) -> None:
     with pytest.warns(ConvergenceWarning, match="did not converge in 2 iterations; raise max_iter or tol") as caught:
         model = fit_one(kind, COUNTS, max_iter=2, tol=0.0)
     assert not model.converged_
@@ -235,12 +235,12 @@ def test_a_fit_that_did_not_converge_warns(kind: type) -> None:
         ({"random_state": "x"}, "'random_state' .* Got 'x'"),
     ],
 )
-def test_settings_that_make_no_sense_are_named(kind: type, setting: dict[str, Any], says: str) -> None:
+def test_invalid_parameters_are_refused(kind: type, setting: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         fit_one(kind, COUNTS, **setting)
 
 
-def test_the_best_of_several_starts_is_kept() -> None:
+def test_best_of_several_starts_is_kept() -> None:
     alone = PALDA(**SETTINGS).fit(COUNTS, WORLD.labels)
     several = PALDA(**SETTINGS, n_init=3).fit(COUNTS, WORLD.labels)
     assert several.lower_bound_ >= alone.lower_bound_

@@ -28,7 +28,7 @@ def as_array(votes: Votes) -> np.ndarray:
 
 
 @pytest.mark.parametrize("annotators", list(ANNOTATOR_MODELS))
-def test_the_consensus_is_better_than_the_majority(annotators: str) -> None:
+def test_consensus_is_better_than_majority_vote(annotators: str) -> None:
     found = aggregate(VOTES, annotators)
     majority = VOTES.yes_per_pair() / VOTES.per_pair() > 0.5
     assert metrics.micro_f1(TRUTH, found.consensus > 0.5) > metrics.micro_f1(TRUTH, majority) + 0.1
@@ -37,7 +37,7 @@ def test_the_consensus_is_better_than_the_majority(annotators: str) -> None:
     assert np.diff(found.log_likelihoods).min() >= -1e-9 * abs(found.log_likelihoods[-1])
 
 
-def test_annotators_are_known_by_their_votes() -> None:
+def test_annotator_quality_is_recovered() -> None:
     table = aggregate(VOTES, "one_coin").annotator_quality
     assert table["annotator"].tolist() == VOTES.annotators.tolist()
     assert metrics.annotator_rmse(table["quality"], PEOPLE.quality) < 0.03
@@ -45,25 +45,25 @@ def test_annotators_are_known_by_their_votes() -> None:
     assert table["n_votes"].tolist() == VOTES.per_annotator().tolist()
 
 
-def test_three_forms_of_votes_give_the_same_consensus() -> None:
+def test_all_forms_of_votes_give_equal_results() -> None:
     found = aggregate(VOTES).consensus
     np.testing.assert_array_equal(aggregate(VOTES.to_frame()).consensus, found)
     np.testing.assert_array_equal(aggregate(as_array(VOTES)).consensus, found)
 
 
-def test_the_same_seed_gives_the_same_bits_whoever_works() -> None:
+def test_number_of_threads_does_not_change_results() -> None:
     first, second = aggregate(VOTES, n_profiles=3, n_jobs=1), aggregate(VOTES, n_profiles=3, n_jobs=2)
     np.testing.assert_array_equal(first.consensus, second.consensus)
     np.testing.assert_array_equal(first.log_likelihoods, second.log_likelihoods)
 
 
-def test_the_number_of_profiles_is_chosen_or_given() -> None:
+def test_n_profiles_is_chosen_or_respected() -> None:
     assert len(aggregate(VOTES).profiles.weights) > 1
     assert aggregate(VOTES, n_profiles=1).profiles.rates.shape == (1, 4)
     assert aggregate(VOTES, n_profiles=5).profiles.rates.shape == (5, 4)
 
 
-def test_the_consensus_as_a_data_frame() -> None:
+def test_to_frame_is_long_or_wide() -> None:
     found = aggregate(VOTES, n_profiles=1)
     long, wide = found.to_frame(), found.to_frame(wide=True)
     assert long.columns.tolist() == ["doc", "label", "probability"]
@@ -74,7 +74,7 @@ def test_the_consensus_as_a_data_frame() -> None:
     np.testing.assert_array_equal(pivoted.to_numpy(), found.consensus)
 
 
-def test_known_labels_stay_and_unmask_a_crowd_of_liars() -> None:
+def test_gold_labels_are_kept_and_correct_an_adversarial_crowd() -> None:
     votes, _ = simulate.crowd(TRUTH, [0.2, 0.25, 0.3, 0.1], seed=2, votes_per_doc=3)
     gold = np.full(TRUTH.shape, -1)
     gold[:60] = TRUTH[:60]
@@ -84,7 +84,7 @@ def test_known_labels_stay_and_unmask_a_crowd_of_liars() -> None:
     assert set(found.annotator_quality["verdict"]) == {"adversarial"}
 
 
-def test_gold_in_a_data_frame_is_joined_by_name() -> None:
+def test_gold_data_frame_is_matched_by_name() -> None:
     gold = np.full(TRUTH.shape, np.nan)
     gold[[7, 200], 1] = TRUTH[[7, 200], 1]
     named = pd.DataFrame({VOTES.classes[1]: TRUTH[[200, 7], 1]}, index=VOTES.doc_ids[[200, 7]])
@@ -92,7 +92,7 @@ def test_gold_in_a_data_frame_is_joined_by_name() -> None:
     np.testing.assert_array_equal(by_name, by_place)
 
 
-def test_history_carries_over() -> None:
+def test_annotator_prior_improves_quality_estimates() -> None:
     few = simulate.votes(TRUTH[:12], PEOPLE, seed=3, votes_per_doc=2)
     earlier = aggregate(VOTES, n_profiles=1).annotator_quality
     fresh, informed = (aggregate(few, n_profiles=1, annotator_prior=prior) for prior in (None, earlier))
@@ -112,20 +112,20 @@ def test_history_carries_over() -> None:
     ],
     ids=["no votes", "one of everything", "one annotator", "a class without votes", "documents without votes"],
 )
-def test_sparse_crowds_are_served(table: np.ndarray, annotators: str) -> None:
+def test_very_few_votes_give_finite_results(table: np.ndarray, annotators: str) -> None:
     found = aggregate(table, annotators)
     assert found.consensus.shape == (table.shape[0], table.shape[2])
     assert ((found.consensus >= 0) & (found.consensus <= 1)).all()
     assert np.isfinite(found.annotator_quality["quality"]).all()
 
 
-def test_what_nobody_voted_on_is_left_open() -> None:
+def test_class_without_votes_has_probability_one_half() -> None:
     table = as_array(VOTES)[:100].copy()
     table[:, :, 3] = -1
     np.testing.assert_allclose(aggregate(table, n_profiles=1).consensus[:, 3], 0.5)
 
 
-def test_too_few_rounds_are_reported() -> None:
+def test_too_few_iterations_warn() -> None:
     with pytest.warns(ConvergenceWarning, match="did not converge in 2 iterations; raise max_iter or tol"):
         found = aggregate(VOTES, n_profiles=1, max_iter=2)
     assert not found.converged
@@ -148,7 +148,7 @@ def test_too_few_rounds_are_reported() -> None:
         ({"gold": pd.DataFrame({"0": [1, 0]}, index=["5", "5"])}, "gold names document '5' twice"),
     ],
 )
-def test_mistakes_are_named_in_one_line(options: dict[str, Any], message: str) -> None:
+def test_invalid_input_is_refused_in_one_line(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         aggregate(**({"votes": VOTES} | options))
     assert "\n" not in str(caught.value)
@@ -157,7 +157,7 @@ def test_mistakes_are_named_in_one_line(options: dict[str, Any], message: str) -
 @pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize(("name", "votes_per_doc", "least_gain"), [("yeast", 2, 0.012), ("scene", 5, 0.02)])
-def test_classes_that_come_in_sets_help_on_real_label_sets(
+def test_profiles_improve_consensus_on_real_label_sets(
     data_folder: Path, name: str, votes_per_doc: int, least_gain: float
 ) -> None:
     train = catalog.load(name, seed=0, folder=data_folder).train

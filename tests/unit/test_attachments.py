@@ -33,7 +33,7 @@ def file(model: CrowdPALDA, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_loaded_model_reads_new_texts_as_before(model: CrowdPALDA, file: Path) -> None:
+def test_loaded_model_reads_new_texts_like_the_saved_one(model: CrowdPALDA, file: Path) -> None:
     loaded = palda.load(file)
     new = ["The court of the ships", "wheat, wheat and markets"]
     assert isinstance(loaded.words_, TextWords)
@@ -43,7 +43,7 @@ def test_a_loaded_model_reads_new_texts_as_before(model: CrowdPALDA, file: Path)
     )
 
 
-def test_whole_words_come_back_and_older_files_show_stems(file: Path, tmp_path: Path) -> None:
+def test_spellings_survive_save_and_load_and_default_to_stems(file: Path, tmp_path: Path) -> None:
     loaded = palda.load(file)
     assert isinstance(loaded.words_, TextWords)
     assert loaded.words_.spellings_.tolist() == WORDS.spellings_.tolist()
@@ -59,19 +59,19 @@ def test_whole_words_come_back_and_older_files_show_stems(file: Path, tmp_path: 
         palda.load(tmp_path / "wrong")
 
 
-def test_texts_and_votes_come_back(file: Path) -> None:
+def test_texts_and_votes_survive_save_and_load(file: Path) -> None:
     loaded = palda.load(file)
     assert loaded.texts_ is not None
     assert loaded.texts_.tolist() == NEWS.documents.texts.tolist()
     assert loaded.votes_ == VOTES
 
 
-def test_the_words_name_the_columns_when_a_loaded_model_explains(file: Path) -> None:
+def test_explanations_of_a_loaded_model_name_its_words(file: Path) -> None:
     loaded = palda.load(file)
     assert set(loaded.explain(COUNTS[:2])["word"]) <= {*WORDS.get_feature_names_out(), "(rest)"}
 
 
-def test_a_loaded_model_that_is_saved_again_keeps_everything(file: Path, tmp_path: Path) -> None:
+def test_loaded_model_saved_again_keeps_words_texts_and_votes(file: Path, tmp_path: Path) -> None:
     palda.load(file).save(tmp_path / "again.palda")
     again = palda.load(tmp_path / "again.palda")
     assert again.votes_ == VOTES
@@ -79,7 +79,7 @@ def test_a_loaded_model_that_is_saved_again_keeps_everything(file: Path, tmp_pat
     assert again.words_ is not None
 
 
-def test_without_attachments_nothing_is_kept_and_a_new_fit_forgets(
+def test_words_texts_and_votes_are_none_if_not_saved_and_after_a_new_fit(
     model: CrowdPALDA, file: Path, tmp_path: Path
 ) -> None:
     model.save(tmp_path / "bare.palda")
@@ -91,7 +91,7 @@ def test_without_attachments_nothing_is_kept_and_a_new_fit_forgets(
     assert (full.words_, full.texts_, full.votes_) == (None, None, None)
 
 
-def test_abstentions_and_odd_texts_survive(tmp_path: Path) -> None:
+def test_abstentions_and_unusual_texts_survive_save_and_load(tmp_path: Path) -> None:
     votes = palda.Votes.from_array(np.array([[[1, 0], [-1, -1]], [[0, 1], [1, 1]]]))
     frame = votes.to_frame().astype(object)
     frame.loc[len(frame)] = ["0", "1", None, None]
@@ -108,7 +108,7 @@ def test_abstentions_and_odd_texts_survive(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scope", ["feature", "pooled"])
 @pytest.mark.parametrize("named", [True, False])
-def test_bins_of_values_come_back(tmp_path: Path, scope: Any, named: bool) -> None:
+def test_value_words_survive_save_and_load(tmp_path: Path, scope: Any, named: bool) -> None:
     numbers = np.random.default_rng(0).normal(size=(30, 4))
     numbers[:, 2] = np.nan
     given: Any = Values(numbers, palda.data.documents.names_array("abcd"), NEWS.doc_ids) if named else numbers
@@ -122,7 +122,7 @@ def test_bins_of_values_come_back(tmp_path: Path, scope: Any, named: bool) -> No
     assert loaded.words_.get_feature_names_out().tolist() == words.get_feature_names_out().tolist()
 
 
-def test_a_corpus_names_the_columns(tmp_path: Path) -> None:
+def test_vocabulary_of_a_corpus_survives_save_and_load(tmp_path: Path) -> None:
     corpus = Corpus.from_counts(COUNTS, WORDS.get_feature_names_out(), NEWS.doc_ids)
     fitted = PALDA(**QUICK).fit(corpus, pd.DataFrame(NEWS.labels, columns=NEWS.classes))
     assert fitted.vocabulary_.tolist() == corpus.vocabulary.tolist()
@@ -140,7 +140,7 @@ def test_a_corpus_names_the_columns(tmp_path: Path) -> None:
         ({"votes": simulate.crowd(NEWS, [0.9] * 5, votes_per_doc=5)[0]}, "fitted to other votes"),
     ],
 )
-def test_attachments_that_do_not_belong_are_refused(
+def test_words_texts_and_votes_of_other_documents_are_refused(
     model: CrowdPALDA, tmp_path: Path, attached: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
@@ -148,7 +148,7 @@ def test_attachments_that_do_not_belong_are_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_labels_leave_no_votes_to_keep(tmp_path: Path) -> None:
+def test_palda_refuses_to_save_votes(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has no votes"):
         PALDA(**QUICK).fit(COUNTS, NEWS.labels).save(tmp_path / "m", votes=VOTES)
 
@@ -172,7 +172,7 @@ def test_labels_leave_no_votes_to_keep(tmp_path: Path) -> None:
         lambda saved: saved.state.update(words=None),
     ],
 )
-def test_attachments_that_were_tampered_with_are_one_error(file: Path, tmp_path: Path, spoil: Any) -> None:
+def test_altered_words_texts_and_votes_are_refused(file: Path, tmp_path: Path, spoil: Any) -> None:
     saved = load_state(file)
     spoil(saved)
     save_state(tmp_path / "m", saved.arrays, saved.state)

@@ -45,7 +45,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.mark.parametrize("smoothing", [False, True])
 @pytest.mark.parametrize("kind", ["numbered", "named", "crowd"])
-def test_a_loaded_model_predicts_bit_for_bit_what_was_saved(tmp_path: Path, kind: str, smoothing: bool) -> None:
+def test_loaded_model_equals_saved_model_bit_by_bit(tmp_path: Path, kind: str, smoothing: bool) -> None:
     model = fitted(kind, smoothing=smoothing)
     model.save(tmp_path / "model.palda")
     loaded = palda.load(tmp_path / "model.palda")
@@ -64,7 +64,7 @@ def test_a_loaded_model_predicts_bit_for_bit_what_was_saved(tmp_path: Path, kind
         pd.testing.assert_frame_equal(loaded.annotator_quality_, model.annotator_quality_)
 
 
-def test_what_was_predicted_out_of_fold_comes_back_in_single_precision(tmp_path: Path) -> None:
+def test_out_of_fold_probabilities_are_saved_in_single_precision(tmp_path: Path) -> None:
     world = simulate.documents(60, 3, 3, 20, seed=1, doc_length=15)
     votes, _ = simulate.crowd(world, [0.9, 0.8, 0.7], seed=1, votes_per_doc=2)
     model = CrowdPALDA(**QUICK, label_prior="words").fit(world.corpus.counts, votes)
@@ -84,7 +84,7 @@ def test_what_was_predicted_out_of_fold_comes_back_in_single_precision(tmp_path:
     assert not hasattr(loaded, "out_of_fold_probs_")  # those of the last fit are not this one's
 
 
-def test_a_loaded_model_can_be_saved_again_and_fitted_again(tmp_path: Path) -> None:
+def test_loaded_model_can_be_saved_and_fitted_again(tmp_path: Path) -> None:
     fitted("named", smoothing=True).save(tmp_path / "one")
     loaded = palda.load(tmp_path / "one")
     loaded.save(tmp_path / "two")
@@ -104,14 +104,14 @@ def test_a_loaded_model_can_be_saved_again_and_fitted_again(tmp_path: Path) -> N
         {"verbose": np.bool_(False)},
     ],
 )
-def test_settings_that_numpy_made_can_be_saved(tmp_path: Path, settings_given: dict[str, object]) -> None:
+def test_numpy_scalars_as_parameters_can_be_saved(tmp_path: Path, settings_given: dict[str, object]) -> None:
     model = PALDA(**(QUICK | settings_given)).fit(X, WORLD.labels)
     model.save(tmp_path / "model.palda")
     loaded = palda.load(tmp_path / "model.palda")
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
 
 
-def test_the_names_of_the_words_come_back(tmp_path: Path) -> None:
+def test_feature_names_survive_save_and_load(tmp_path: Path) -> None:
     frame = pd.DataFrame(X.toarray(), columns=[f"word{k}" for k in range(X.shape[1])])
     model = PALDA(**QUICK).fit(frame, WORLD.labels)
     model.save(tmp_path / "model.palda")
@@ -195,7 +195,7 @@ def test_versions_are_recorded(saved: bytes, tmp_path: Path) -> None:
     assert set(versions) == {"palda", "numpy", "python"}
 
 
-def test_arrays_and_state_come_back_as_they_went(tmp_path: Path) -> None:
+def test_arrays_and_state_survive_save_and_load(tmp_path: Path) -> None:
     arrays = {"a": np.arange(6.0).reshape(2, 3)[:, ::-1], "none": np.zeros((0, 4)), "whole": np.array(3)}
     save_state(tmp_path / "s", arrays, {"text": "ü", "list": [1, None, True]})
     back = load_state(str(tmp_path / "s"))
@@ -217,7 +217,7 @@ def full_disk(*_: object) -> None:
     raise DiskFullError
 
 
-def test_a_failing_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_keeps_the_old_file_and_leaves_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "model.palda"
     save_state(target, {"a": np.ones(3)}, {})
     before = target.read_bytes()
@@ -230,7 +230,7 @@ def test_a_failing_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, mo
         assert names_in(tmp_path) == ["model.palda"]
 
 
-def test_ctrl_c_while_writing_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_while_writing_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -240,7 +240,7 @@ def test_ctrl_c_while_writing_leaves_nothing_behind(tmp_path: Path, monkeypatch:
     assert names_in(tmp_path) == []
 
 
-def test_state_that_json_does_not_know_leaves_the_old_file(tmp_path: Path) -> None:
+def test_state_that_is_no_json_keeps_the_old_file(tmp_path: Path) -> None:
     save_state(tmp_path / "m", {}, {"good": 1})
     with pytest.raises(TypeError):
         save_state(tmp_path / "m", {}, {"bad": object()})
@@ -248,12 +248,12 @@ def test_state_that_json_does_not_know_leaves_the_old_file(tmp_path: Path) -> No
     assert names_in(tmp_path) == ["m"]
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_target_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match=r"nowhere/model\.palda: cannot be written: No such file"):
         save_state(tmp_path / "nowhere" / "model.palda", {}, {})
 
 
-def test_a_folder_in_place_of_the_file_is_named(tmp_path: Path) -> None:
+def test_folder_as_target_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "model.palda").mkdir()
     with pytest.raises(ModelFileError, match="cannot be written"):
         save_state(tmp_path / "model.palda", {}, {})
@@ -271,7 +271,7 @@ def assert_refused(path: Path, says: str | None = None) -> None:
     assert message.startswith(str(path))
 
 
-def test_no_file_a_folder_and_other_files_are_refused(tmp_path: Path) -> None:
+def test_missing_files_folders_and_other_formats_are_refused(tmp_path: Path) -> None:
     assert_refused(tmp_path / "nothing", "there is no such file")
     assert_refused(tmp_path, "cannot be read")
     (tmp_path / "text").write_text("hello")
@@ -285,7 +285,7 @@ def test_no_file_a_folder_and_other_files_are_refused(tmp_path: Path) -> None:
     assert_refused(tmp_path / "arrays.npz", "no manifest.json")
 
 
-def test_a_file_cut_short_anywhere_is_refused(tmp_path: Path, saved: bytes) -> None:
+def test_truncated_files_are_refused(tmp_path: Path, saved: bytes) -> None:
     path = tmp_path / "short"
     for length in [*range(0, len(saved), 97), *range(len(saved) - 40, len(saved))]:
         path.write_bytes(saved[:length])
@@ -296,7 +296,7 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path: Path, saved: bytes) -> N
     deadline=None, max_examples=250, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.data())
-def test_a_file_with_altered_bytes_is_refused_or_loads_the_same(
+def test_altered_bytes_are_refused_or_have_no_effect(
     tmp_path: Path, saved: bytes, data: st.DataObject
 ) -> None:
     """Bytes that mean nothing (times of day, attributes) may change; everything else is noticed."""
@@ -318,7 +318,7 @@ def test_a_file_with_altered_bytes_is_refused_or_loads_the_same(
     deadline=None, max_examples=100, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.binary(max_size=300))
-def test_any_bytes_are_refused(tmp_path: Path, content: bytes) -> None:
+def test_random_bytes_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "bytes").write_bytes(content)
     assert_refused(tmp_path / "bytes")
 
@@ -340,23 +340,23 @@ def rewritten(saved: bytes, path: Path, change: Callable[[Manifest], object], dr
     return path
 
 
-def test_a_newer_format_asks_for_a_newer_palda(tmp_path: Path, saved: bytes) -> None:
+def test_newer_format_version_advises_an_upgrade(tmp_path: Path, saved: bytes) -> None:
     path = rewritten(saved, tmp_path / "new", lambda m: m.update(format_version=FORMAT_VERSION + 1))
     assert_refused(path, "pip install --upgrade palda")
 
 
 @pytest.mark.parametrize("version", [None, "1", 1.5, True, 0, -1, []])
-def test_a_format_version_that_never_was_is_refused(tmp_path: Path, saved: bytes, version: object) -> None:
+def test_invalid_format_versions_are_refused(tmp_path: Path, saved: bytes, version: object) -> None:
     assert_refused(rewritten(saved, tmp_path / "odd", lambda m: m.update(format_version=version)), "version")
 
 
 @pytest.mark.parametrize("name", ["topic_prior", "topic_words", "class_prior", "word_counts", "lower_bounds"])
-def test_a_missing_array_is_named(tmp_path: Path, saved: bytes, name: str) -> None:
+def test_missing_array_is_named(tmp_path: Path, saved: bytes, name: str) -> None:
     assert_refused(rewritten(saved, tmp_path / "less", lambda _: None, drop=f"{name}.npy"), name)
 
 
 @pytest.mark.parametrize("name", ["topic_prior", "topic_words", "class_prior", "lower_bounds"])
-def test_an_array_that_even_the_manifest_forgot_is_missed(tmp_path: Path, saved: bytes, name: str) -> None:
+def test_array_missing_from_the_manifest_is_refused(tmp_path: Path, saved: bytes, name: str) -> None:
     def forget(manifest: Manifest) -> None:
         manifest["arrays"].pop(name)  # type: ignore[attr-defined]
 
@@ -376,7 +376,7 @@ def test_an_array_that_even_the_manifest_forgot_is_missed(tmp_path: Path, saved:
         {"format": "palda-model", "format_version": 1, "arrays": {"../x": 5}, "state": {}, "versions": {}},
     ],
 )
-def test_a_manifest_that_is_none_is_refused(tmp_path: Path, saved: bytes, manifest: object) -> None:
+def test_invalid_manifests_are_refused(tmp_path: Path, saved: bytes, manifest: object) -> None:
     path = tmp_path / "odd"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("manifest.json", json.dumps(manifest))
@@ -384,7 +384,7 @@ def test_a_manifest_that_is_none_is_refused(tmp_path: Path, saved: bytes, manife
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"\xff\xfe", b"[" * 100_000])
-def test_a_manifest_that_is_no_json_is_refused(tmp_path: Path, raw: bytes) -> None:
+def test_manifest_that_is_no_json_is_refused(tmp_path: Path, raw: bytes) -> None:
     with zipfile.ZipFile(tmp_path / "odd", "w") as archive:
         archive.writestr("manifest.json", raw)
     assert_refused(tmp_path / "odd", "manifest is damaged")
@@ -403,7 +403,7 @@ def test_a_manifest_that_is_no_json_is_refused(tmp_path: Path, raw: bytes) -> No
         {"lower_bound": "low"},
     ],
 )
-def test_state_that_makes_no_model_is_refused(tmp_path: Path, saved: bytes, state: Manifest) -> None:
+def test_invalid_state_is_refused(tmp_path: Path, saved: bytes, state: Manifest) -> None:
     path = rewritten(saved, tmp_path / "odd", lambda m: m["state"].update(state))  # type: ignore[attr-defined]
     assert_refused(path, "not a complete model")
 
@@ -421,7 +421,7 @@ def test_state_that_makes_no_model_is_refused(tmp_path: Path, saved: bytes, stat
         ("class_prior", np.array([np.nan, 0.5, 0.5])),
     ],
 )
-def test_arrays_that_do_not_fit_each_other_are_refused(
+def test_arrays_of_inconsistent_shapes_are_refused(
     tmp_path: Path, saved: bytes, name: str, array: np.ndarray
 ) -> None:
     (tmp_path / "m").write_bytes(saved)
@@ -430,7 +430,7 @@ def test_arrays_that_do_not_fit_each_other_are_refused(
     assert_refused(tmp_path / "odd", "not a complete model")
 
 
-def test_an_array_that_was_exchanged_is_noticed(tmp_path: Path, saved: bytes) -> None:
+def test_exchanged_array_is_refused(tmp_path: Path, saved: bytes) -> None:
     buffer = io.BytesIO()
     np.save(buffer, np.array([0.1, 0.2, 0.3]))
     path = rewritten(saved, tmp_path / "odd", lambda _: None, drop="class_prior.npy")
@@ -446,7 +446,7 @@ class Bomb:
         return setattr, (Bomb, "went_off", True)
 
 
-def test_a_pickle_inside_is_refused_and_never_run(tmp_path: Path, saved: bytes) -> None:
+def test_pickles_in_a_file_are_refused_and_not_executed(tmp_path: Path, saved: bytes) -> None:
     import hashlib
 
     buffer = io.BytesIO()
@@ -464,7 +464,7 @@ def test_a_pickle_inside_is_refused_and_never_run(tmp_path: Path, saved: bytes) 
     assert not Bomb.went_off
 
 
-def test_an_unfitted_model_has_nothing_to_save(tmp_path: Path) -> None:
+def test_unfitted_model_cannot_be_saved(tmp_path: Path) -> None:
     from sklearn.exceptions import NotFittedError
 
     with pytest.raises(NotFittedError):

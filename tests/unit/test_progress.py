@@ -17,7 +17,7 @@ def info(iteration: int, bound: float, change: float, *, converged: bool = False
     return StepInfo(iteration, bound, change, 0.0, 10, 0, newton_converged=True, converged=converged)
 
 
-def test_a_line_has_iteration_bound_change_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
+def test_line_has_iteration_bound_change_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress(verbose=1, max_iter=100, tol=1e-5)
     progress.step(info(1, -12345.6789, np.inf))
     progress.step(info(2, -12000.0, 2.9e-2))
@@ -30,7 +30,7 @@ def test_a_line_has_iteration_bound_change_and_time_left(capsys: pytest.CaptureF
     assert third == "palda: iteration   3  bound -11999  change +1.0e-06  done"
 
 
-def test_nothing_is_shown_unless_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_written_without_verbose(capsys: pytest.CaptureFixture[str]) -> None:
     Progress(verbose=0, max_iter=10, tol=1e-5).step(info(1, -5.0, np.inf))
     assert capsys.readouterr() == ("", "")
 
@@ -47,12 +47,12 @@ def seconds_left(monkeypatch: pytest.MonkeyPatch, changes: list[float], max_iter
     return seen[-1]
 
 
-def test_changes_that_halve_are_followed_down_to_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_left_extrapolates_shrinking_changes_to_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
     changes = [np.inf, *(2.0**-k for k in range(6))]
     assert seconds_left(monkeypatch, changes, max_iter=100, tol=2.0**-15) == pytest.approx(10.0, abs=1.0)
 
 
-def test_changes_that_do_not_shrink_or_a_tolerance_of_zero_leave_all_allowed_rounds(
+def test_time_left_counts_all_iterations_if_changes_do_not_shrink(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert seconds_left(monkeypatch, [np.inf, 0.1, 0.1, 0.2], max_iter=20, tol=1e-5) == pytest.approx(16.0)
@@ -60,7 +60,7 @@ def test_changes_that_do_not_shrink_or_a_tolerance_of_zero_leave_all_allowed_rou
 
 
 @pytest.mark.parametrize("seconds", [0.2, 40.0, 600.0, 9000.0])
-def test_durations_read_as_people_say_them(seconds: float) -> None:
+def test_durations_are_in_seconds_minutes_or_hours(seconds: float) -> None:
     from palda.estimators.progress import _duration
 
     expected = {0.2: "0 s", 40.0: "40 s", 600.0: "10 min", 9000.0: "2.5 h"}
@@ -68,7 +68,7 @@ def test_durations_read_as_people_say_them(seconds: float) -> None:
 
 
 @pytest.mark.parametrize("crowd", [False, True])
-def test_a_verbose_fit_writes_a_line_a_round_to_standard_error_only(
+def test_verbose_fit_writes_one_line_per_iteration_to_standard_error(
     capsys: pytest.CaptureFixture[str], crowd: bool
 ) -> None:
     world = simulate.documents(30, 2, 2, 15, seed=0, doc_length=12)

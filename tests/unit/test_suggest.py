@@ -13,7 +13,7 @@ def entropy(p: float) -> float:
 
 
 @pytest.mark.parametrize("prob", [0.02, 0.3, 0.5, 0.97])
-def test_the_gain_is_the_entropy_now_less_the_expected_entropy_after_the_vote(prob: float) -> None:
+def test_gain_is_entropy_minus_expected_entropy_after_the_vote(prob: float) -> None:
     sensitivity, specificity = 0.7, 0.9
     yes = prob * sensitivity + (1 - prob) * (1 - specificity)
     after_yes, after_no = prob * sensitivity / yes, prob * (1 - sensitivity) / (1 - yes)
@@ -22,20 +22,20 @@ def test_the_gain_is_the_entropy_now_less_the_expected_entropy_after_the_vote(pr
     assert expected_gain(np.array([[prob]]), rates)[0, 0] == pytest.approx(expected, rel=1e-9)
 
 
-def test_certain_labels_and_votes_that_say_nothing_gain_nothing() -> None:
+def test_certain_labels_and_random_votes_have_no_gain() -> None:
     good, noise = TypicalRates(np.array([0.9]), np.array([0.9])), TypicalRates(np.array([0.5]), np.array([0.5]))
     np.testing.assert_allclose(expected_gain(np.array([[0.0], [1.0]]), good), 0.0, atol=1e-12)
     np.testing.assert_allclose(expected_gain(np.array([[0.5], [0.1]]), noise), 0.0, atol=1e-12)
 
 
-def test_doubt_is_worth_most_and_good_annotators_tell_more() -> None:
+def test_gain_grows_with_uncertainty_and_annotator_quality() -> None:
     probs = np.array([[0.5], [0.7], [0.9], [0.99]])
     good, fair = TypicalRates(np.array([0.9]), np.array([0.9])), TypicalRates(np.array([0.7]), np.array([0.7]))
     assert (np.diff(expected_gain(probs, good)[:, 0]) < 0).all()
     assert (expected_gain(probs, good) > expected_gain(probs, fair)).all()
 
 
-def test_who_votes_often_is_more_typical() -> None:
+def test_typical_rates_are_weighted_by_number_of_votes() -> None:
     posterior = np.array([[[9.0, 1.0], [8.0, 2.0]], [[5.0, 5.0], [5.0, 5.0]]])  # absent, present
     belief = AnnotatorBelief(posterior, np.ones((2, 2)), np.full(posterior.shape, np.nan))
     often = typical_rates(belief, np.array([[[30.0, 0.0], [0.0, 0.0]], [[10.0, 0.0], [0.0, 0.0]]]), n_classes=3)
