@@ -13,7 +13,14 @@ from palda.engine import Threads, resolve_n_jobs
 from palda.errors import PaldaError
 from palda.io import catalog
 from palda.kernels import Labels, PassLimits, Topics, compiled, reference
-from palda.models.topics import DocumentShard, base_rate, cut_shards, first_params, fresh_beliefs
+from palda.models.topics import (
+    DocumentShard,
+    base_rate_log_odds,
+    cut_shards,
+    estimate_base_rates,
+    first_params,
+    no_beliefs,
+)
 
 N_TOPICS = 40
 
@@ -25,15 +32,15 @@ def main() -> None:
         print(f"left out: {missing}")
         return
     labels = train.Y.astype(np.float64)
-    prior = base_rate.update(labels.sum(axis=0), len(labels))
+    prior = estimate_base_rates(labels.sum(axis=0), len(labels))
     params = first_params(train.X, prior, N_TOPICS, np.random.default_rng(0), smoothing=False)
     topics = Topics(params.topic_prior, params.word_weights)
-    log_odds = np.tile(base_rate.log_odds(prior), (len(labels), 1))
+    log_odds = np.tile(base_rate_log_odds(prior), (len(labels), 1))
 
     def run(kernel: object, n_jobs: int) -> float:
         def work(shard: DocumentShard) -> None:
             known = Labels(shard.known, log_odds[: len(shard.known)])
-            nothing = fresh_beliefs(len(prior), N_TOPICS, "mean_field")
+            nothing = no_beliefs(len(prior), N_TOPICS, "mean_field")
             kernel.mean_field(shard.bags, known, topics, PassLimits(10, 0.0), nothing)  # type: ignore[attr-defined]
 
         start = time.perf_counter()

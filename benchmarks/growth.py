@@ -14,7 +14,7 @@ from scipy import sparse
 
 from palda.engine import Threads
 from palda.kernels import PassLimits
-from palda.models.topics import EMSettings, base_rate, cut_shards, em_rounds, first_params
+from palda.models.topics import EMSettings, cut_shards, estimate_base_rates, first_params, run_em
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from palda.data import Counts
+    from palda.models.topics import StepInfo
 
 SIZES, CLASSES, TOPICS = (1_000, 10_000, 100_000), (5, 10, 20, 40), (10, 20, 40, 80, 160)
 USUAL_SIZE, USUAL_CLASSES, USUAL_TOPICS = 10_000, 10, 40
@@ -53,15 +54,18 @@ def cost(n_docs: int, n_classes: int, n_topics: int) -> tuple[float, float]:
     """Microseconds for a document and iteration, in the fastest of some, and passes over a document there."""
     counts, labels = sixty_words(n_docs, n_classes)
     guess = labels.astype(np.float64)
-    prior = base_rate.update(guess.sum(axis=0), n_docs)
+    prior = estimate_base_rates(guess.sum(axis=0), n_docs)
     start = first_params(counts, prior, n_topics, np.random.default_rng(0), smoothing=True, guess=guess)
     settings = EMSettings(
-        inference="joint", max_iter=N_ROUNDS + 1, tol=0.0, stopping=PassLimits(30, 1e-3), engine=Threads(2)
+        inference="joint", max_iter=N_ROUNDS + 1, tol=0.0, pass_limits=PassLimits(30, 1e-3), engine=Threads(2)
     )
     times, passes = [], []
-    for _, info in em_rounds(cut_shards(counts, labels), start, settings):
+
+    def watch(step: StepInfo) -> None:
         times.append(time.perf_counter())
-        passes.append(info.n_passes / n_docs)
+        passes.append(step.n_passes / n_docs)
+
+    run_em(cut_shards(counts, labels), start, settings, watch)
     rounds = np.diff(times)
     fastest = int(rounds.argmin())
     return 1e6 * float(rounds[fastest]) / n_docs, passes[fastest + 1]

@@ -18,7 +18,7 @@ from palda.engine import Threads
 from palda.errors import PaldaError
 from palda.io import catalog
 from palda.kernels import PassLimits, Topics
-from palda.models.topics import EMSettings, bags_of, base_rate, cut_shards, em_rounds, first_params
+from palda.models.topics import EMSettings, bags_of, cut_shards, estimate_base_rates, first_params, run_em
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,16 +38,17 @@ SKLEARN_TARGET, NUMPY_TARGET = 12, 40
 
 def first(train: Dataset) -> Params:
     labels = train.Y.astype(np.float64)
-    prior = base_rate.update(labels.sum(axis=0), len(labels))
+    prior = estimate_base_rates(labels.sum(axis=0), len(labels))
     return first_params(train.X, prior, N_TOPICS, np.random.default_rng(0), smoothing=True, guess=labels)
 
 
 def our_rounds(train: Dataset, start: Params) -> Array:
     """Seconds from the end of one E-step to the end of the next: M-step, E-step and bound."""
     settings = EMSettings(
-        inference="joint", max_iter=N_ROUNDS, tol=0.0, stopping=PassLimits(30, 1e-3), engine=Threads(2)
+        inference="joint", max_iter=N_ROUNDS, tol=0.0, pass_limits=PassLimits(30, 1e-3), engine=Threads(2)
     )
-    times = [time.perf_counter() for _ in em_rounds(cut_shards(train.X, train.Y), start, settings)]
+    times: list[float] = []
+    run_em(cut_shards(train.X, train.Y), start, settings, lambda _: times.append(time.perf_counter()))
     return np.diff(times)
 
 

@@ -9,29 +9,29 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from palda import CrowdPALDA, metrics, simulate
+from palda.engine import Threads
 from palda.errors import PaldaError
 from palda.io import catalog
 from palda.models.topics import (
     EMSettings,
-    OnlineRounds,
+    OnlineSettings,
     TopicPlan,
     default_n_topics,
-    e_step_statistics,
-    em_rounds,
     labelled_shards,
-    place_shards,
+    run_em,
     start_params,
+    total_statistics,
 )
 
 if TYPE_CHECKING:
     from palda.data import Dataset
-    from palda.models.topics import Params
+    from palda.models.topics import Params, StepInfo
 
 N_BATCHES, MOST_PASSES, TARGET = 5, 5, 0.01
 TOLERANCES = (2e-3, 1e-4)
@@ -39,30 +39,34 @@ TOLERANCES = (2e-3, 1e-4)
 
 def steps(train: Dataset, test: Dataset) -> None:
     labels, held_out = train.Y.astype(float), labelled_shards(test.X, test.Y.astype(float))
-    settings = EMSettings(max_iter=200)
+    settings = EMSettings(engine=Threads(), max_iter=200)
     plan = TopicPlan(default_n_topics(train.X, labels.shape[1]), True, settings, [0])
     start, shards = start_params(train.X, labels, plan, 0), labelled_shards(train.X, labels)
 
     def held_out_bound(params: Params) -> float:
-        found = e_step_statistics(place_shards(held_out, settings), params, settings)
+        found = total_statistics(held_out, params, settings)
         return found.bound / found.n_docs + float(np.log1p(-params.class_prior).sum())
 
     batch: dict[float, tuple[float, float]] = {}
     for tol in TOLERANCES:
         began = time.process_time()
-        *_, (params, info) = em_rounds(shards, start, replace(settings, tol=tol))
+        result = run_em(shards, start, replace(settings, tol=tol))
         cost = time.process_time() - began
-        batch[tol] = held_out_bound(params), cost
+        batch[tol] = held_out_bound(cast("Params", result.params)), cost
         print(
-            f"batch EM, tol {tol:g}: {info.iteration} rounds, held-out bound {batch[tol][0]:.3f} a document", flush=True
+            f"batch EM, tol {tol:g}: {len(result.bounds)} rounds, held-out bound {batch[tol][0]:.3f} per document",
+            flush=True,
         )
-    taken = 0.0
-    rounds = OnlineRounds()(shards, start, replace(settings, max_iter=MOST_PASSES, tol=0.0))
-    for number in range(1, MOST_PASSES + 1):
-        began = time.process_time()
-        params, _ = next(rounds)
-        taken += time.process_time() - began
-        bound = held_out_bound(params)
+    ends, passes = [time.process_time()], []
+
+    def watch(step: StepInfo) -> None:
+        ends.append(time.process_time())
+        passes.append(step)
+
+    run_em(shards, start, replace(settings, max_iter=MOST_PASSES, tol=0.0, online=OnlineSettings()), watch)
+    for number, step in enumerate(passes, 1):
+        taken = ends[number] - ends[0]
+        bound = held_out_bound(cast("Params", step.params))
         beside = ", ".join(
             f"{100 * (bound / other - 1):+.2f}% and {taken / cost:.2f} of the cost (tol {tol:g})"
             for tol, (other, cost) in batch.items()

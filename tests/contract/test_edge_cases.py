@@ -18,7 +18,7 @@ from palda.data import Corpus, Votes
 from palda.engine import Threads
 from palda.estimators import Progress
 from palda.models.crowd import OneCoinModel
-from palda.models.topics import EMSettings, Params, cut_shards, em_rounds, label_probs
+from palda.models.topics import EMSettings, Params, StepInfo, cut_shards, label_probs, run_em
 
 SETTINGS: dict[str, Any] = {"n_topics": 4, "tol": 1e-3, "random_state": 0, "n_jobs": 1}
 WORLD = simulate.documents(80, 3, 4, 30, seed=1, doc_length=25)
@@ -190,15 +190,18 @@ def test_permuted_classes_give_permuted_results(crowd: bool, smoothing: bool) ->
         OneCoinModel().start(4, 3) if crowd else None,
     )
     other = replace(start, topic_prior=start.topic_prior[order], class_prior=start.class_prior[order])
-    settings = EMSettings(OneCoinModel() if crowd else None, max_iter=6, tol=0.0)
+    settings = EMSettings(engine=Threads(1), annotators=OneCoinModel() if crowd else None, max_iter=6, tol=0.0)
     results = []
     for params, columns in ((start, np.arange(3)), (other, order)):
         known = np.full((80, 3), -1, dtype=np.int8) if crowd else TRUTH[:, columns]
         votes = Votes.from_array(array_of(GOOD_CROWD)[:, :, columns]) if crowd else None
         shards = cut_shards(X, known, votes)
-        learned, info = list(em_rounds(shards, params, settings))[-1]
+        steps: list[StepInfo] = []
+        run_em(shards, params, settings, steps.append)
+        learned = steps[-1].params
+        assert learned is not None
         unlabelled = cut_shards(X, np.full((80, 3), -1, dtype=np.int8), votes)
-        results.append((info.bound, learned, label_probs(unlabelled, learned, settings)))
+        results.append((steps[-1].bound, learned, label_probs(unlabelled, learned, settings)))
     (bound, learned, probs), (their_bound, theirs, their_probs) = results
     assert their_bound == pytest.approx(bound, rel=1e-10)
     np.testing.assert_allclose(their_probs, probs[:, order], atol=1e-6)

@@ -14,9 +14,10 @@ from scipy import sparse
 from scipy.special import expit, gammaln, logit, logsumexp
 
 from palda.data import Votes
+from palda.engine import Threads
 from palda.kernels import Labels, PassLimits, Topics, reference
 from palda.models.crowd import AnnotatorBelief, PublishedCoin
-from palda.models.topics import EMSettings, Params, cut_shards, em_rounds, label_probs
+from palda.models.topics import EMSettings, Params, StepInfo, cut_shards, label_probs, run_em
 
 Array = NDArray[np.float64]
 
@@ -69,12 +70,14 @@ def count_blocks(case: Case) -> sparse.csr_array:
 
 def settings_for(case: Case, inference: str, max_iter: int = 1) -> EMSettings:
     annotators = PublishedCoin() if case.votes is not None else None
-    return EMSettings(annotators, inference, max_iter=max_iter, tol=0.0, stopping=SETTLED)
+    return EMSettings(
+        engine=Threads(1), annotators=annotators, inference=inference, max_iter=max_iter, tol=0.0, pass_limits=SETTLED
+    )
 
 
 def bound_of(case: Case, inference: str) -> float:
     shards = cut_shards(count_blocks(case), case.known, case.votes)
-    return next(em_rounds(shards, case.params, settings_for(case, inference)))[1].bound
+    return run_em(shards, case.params, settings_for(case, inference)).bound
 
 
 # The exact likelihood, written without any of the code it judges.
@@ -185,10 +188,11 @@ def test_the_bound_stays_below_the_likelihood_and_near_it_while_em_runs(smoothed
     for seed in range(4):
         case = make_case(seed, labels="partly", voted=True, smoothed=smoothed)
         shards = cut_shards(count_blocks(case), case.known, case.votes)
-        for params, info in em_rounds(shards, case.params, settings_for(case, inference, max_iter=8)):
-            if info.iteration in (1, 3, 8):
-                gap = exact_log_likelihood(case._replace(params=params)) - info.bound
-                assert gap > -1e-9
+        steps: list[StepInfo] = []
+        run_em(shards, case.params, settings_for(case, inference, max_iter=8), steps.append)
+        for step in (steps[0], steps[2], steps[7]):
+            gap = exact_log_likelihood(case._replace(params=step.params)) - step.bound
+            assert gap > -1e-9
         gaps.append(gap)
     assert np.mean(gaps) < 3
 
@@ -224,7 +228,7 @@ def test_a_vote_moves_the_log_odds_by_the_log_odds_of_its_annotator_and_silence_
     params = Params(np.ones((1, 2, 2)), np.full((2, 3), 1 / 3), np.array([0.3]), annotators=coins(rates))
     known = np.full((3, 1), -1, dtype=np.int8)
     shards = cut_shards(sparse.csr_array((3, 3)), known, votes)
-    probs = label_probs(shards, params, EMSettings(PublishedCoin(), inference))
+    probs = label_probs(shards, params, EMSettings(engine=Threads(1), annotators=PublishedCoin(), inference=inference))
     said = [logit(0.9) - logit(0.6) + logit(0.2), -logit(0.2), 0.0]
     np.testing.assert_allclose(probs[:, 0], expit(logit(0.3) + np.array(said)), rtol=1e-13)
 
@@ -267,11 +271,12 @@ def test_leaps_leave_the_bound_a_lower_bound(monkeypatch: pytest.MonkeyPatch, ke
     monkeypatch.setenv("PALDA_KERNEL", kernel)
     for seed, max_passes in product(range(8), (5, 6, 7, 30)):
         case = make_case(seed, labels=labels, voted=False, smoothed=False)
-        settings = EMSettings(max_iter=1, stopping=PassLimits(max_passes, 1e-3, leaps=True))
-        info = next(em_rounds(cut_shards(count_blocks(case), case.known), case.params, settings))[1]
-        assert info.bound <= exact_of_case(seed, labels, False, False)
+        limits = PassLimits(max_passes, 1e-3, extrapolate=True)
+        settings = EMSettings(engine=Threads(1), max_iter=1, pass_limits=limits)
+        bound = run_em(cut_shards(count_blocks(case), case.known), case.params, settings).bound
+        assert bound <= exact_of_case(seed, labels, False, False)
         if max_passes == 30:
-            assert info.bound == pytest.approx(bound_of(case, "joint"), abs=0.1)
+            assert bound == pytest.approx(bound_of(case, "joint"), abs=0.1)
 
 
 # Families side by side.

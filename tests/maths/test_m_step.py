@@ -8,17 +8,17 @@ from scipy.special import digamma, gammaln
 
 from palda.data import Votes
 from palda.models.crowd import PublishedCoin
-from palda.models.topics import Params, ShardStats, base_rate, update_topics
+from palda.models.topics import Params, SufficientStats, estimate_base_rates, update_params
 
 RNG = np.random.default_rng(0)
 PARAMS = Params(np.ones((2, 2, 3)), np.full((3, 5), 0.2), np.array([0.3, 0.6]))
 WORD_COUNTS = RNG.gamma(1.0, 4.0, (5, 3))
 
 
-def stats_of(word_counts: np.ndarray) -> ShardStats:
+def stats_of(word_counts: np.ndarray) -> SufficientStats:
     blocks = np.full((2, 2), 10.0)
     log_theta = 10.0 * np.log(RNG.dirichlet(np.ones(3), (2, 2)))
-    return ShardStats(word_counts, log_theta, blocks, np.array([3.0, 6.0]), np.zeros(0), 0.0, 10, 0, 0)
+    return SufficientStats(word_counts, log_theta, blocks, np.array([3.0, 6.0]), np.zeros(0), 0.0, 10, 0, 0)
 
 
 def test_quality_is_the_expected_share_of_right_votes() -> None:
@@ -30,11 +30,11 @@ def test_quality_is_the_expected_share_of_right_votes() -> None:
 
 
 def test_base_rates_are_the_mean_beliefs_inside_the_open_interval() -> None:
-    np.testing.assert_allclose(base_rate.update(np.array([3.0, 0.0, 10.0]), 10), [0.3, 1e-6, 1 - 1e-6], rtol=1e-12)
+    np.testing.assert_allclose(estimate_base_rates(np.array([3.0, 0.0, 10.0]), 10), [0.3, 1e-6, 1 - 1e-6], rtol=1e-12)
 
 
 def test_topics_are_their_own_shares_of_words_and_sum_to_one() -> None:
-    topics = update_topics(PARAMS, stats_of(WORD_COUNTS))
+    topics, _ = update_params(PARAMS, stats_of(WORD_COUNTS))
     np.testing.assert_allclose(topics.topic_words, (WORD_COUNTS / WORD_COUNTS.sum(axis=0)).T, rtol=1e-14)
     assert topics.word_counts is None
     assert topics.word_prior is None
@@ -43,13 +43,13 @@ def test_topics_are_their_own_shares_of_words_and_sum_to_one() -> None:
 def test_a_topic_that_wrote_no_word_stays_as_it_was() -> None:
     counts = WORD_COUNTS.copy()
     counts[:, 1] = 0.0
-    topics = update_topics(PARAMS, stats_of(counts))
+    topics, _ = update_params(PARAMS, stats_of(counts))
     np.testing.assert_array_equal(topics.topic_words[1], PARAMS.topic_words[1])
 
 
 def test_smoothed_topics_are_the_counts_and_the_prior_they_were_made_with() -> None:
     smoothed = Params(PARAMS.topic_prior, PARAMS.topic_words, PARAMS.class_prior, np.ones((3, 5)), 0.25)
-    topics = update_topics(smoothed, stats_of(WORD_COUNTS))
+    topics, _ = update_params(smoothed, stats_of(WORD_COUNTS))
     assert topics.word_counts is not None
     np.testing.assert_allclose(topics.word_counts, WORD_COUNTS.T + 0.25, rtol=1e-14)
     np.testing.assert_allclose(topics.topic_words.sum(axis=1), 1.0, rtol=1e-14)
@@ -57,7 +57,7 @@ def test_smoothed_topics_are_the_counts_and_the_prior_they_were_made_with() -> N
 
 def test_the_word_prior_maximises_its_part_of_the_bound() -> None:
     smoothed = Params(PARAMS.topic_prior, PARAMS.topic_words, PARAMS.class_prior, np.ones((3, 5)), 0.25)
-    topics = update_topics(smoothed, stats_of(WORD_COUNTS))
+    topics, _ = update_params(smoothed, stats_of(WORD_COUNTS))
     assert topics.word_counts is not None
     assert topics.word_prior is not None
     chi = topics.word_counts
@@ -74,6 +74,6 @@ def test_the_word_prior_maximises_its_part_of_the_bound() -> None:
 def test_a_state_that_no_document_was_in_keeps_its_topic_prior(n_blocks: float) -> None:
     stats = stats_of(WORD_COUNTS)
     stats.n_blocks[1, 1] = n_blocks
-    moved = update_topics(PARAMS, stats).topic_prior
+    moved = update_params(PARAMS, stats)[0].topic_prior
     assert np.array_equal(moved[1, 1], PARAMS.topic_prior[1, 1]) == (n_blocks == 0)
     assert not np.array_equal(moved[0, 0], PARAMS.topic_prior[0, 0])

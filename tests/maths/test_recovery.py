@@ -16,7 +16,7 @@ from palda import metrics, simulate
 from palda.data import Votes
 from palda.engine import Threads
 from palda.estimators import PALDA, CrowdPALDA
-from palda.models.topics import EMSettings, Params, cut_shards, em_rounds
+from palda.models.topics import EMSettings, Params, cut_shards, run_em
 from palda.simulate import SimulatedAnnotators, SimulatedDocuments
 
 pytestmark = pytest.mark.slow
@@ -121,7 +121,8 @@ def test_em_started_at_the_true_parameters_stays_near_them() -> None:
     simulated = documents(0)
     truth = Params(simulated.topic_prior.copy(), simulated.topic_words, simulated.class_prior)
     shards = cut_shards(simulated.corpus.counts, simulated.labels)
-    *_, (params, _) = em_rounds(shards, truth, EMSettings(max_iter=10, tol=0.0, engine=Threads(1)))
+    params = run_em(shards, truth, EMSettings(max_iter=10, tol=0.0, engine=Threads(1))).params
+    assert params is not None
     assert matched_cosines(params.topic_words, simulated.topic_words).mean() > 0.95
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit, logsumexp
 
 from palda.kernels import Bags, ClassWordProbs, PassLimits, compiled, reference
-from palda.models.topics import LARGEST, SMALLEST, Params, class_word_probs
+from palda.models.topics import MAX_CONCENTRATION, MIN_CONCENTRATION, Params, class_word_probs
 
 Array = NDArray[np.float64]
 
@@ -56,7 +56,7 @@ def random_params(
     topics = rng.dirichlet(np.full(n_words, 0.5), n_topics) + 1e-9
     topics[rng.random(topics.shape) < zero_share] = 0.0
     return Params(
-        np.exp(rng.uniform(np.log(SMALLEST), np.log(LARGEST), (n_classes, 2, n_topics))),
+        np.exp(rng.uniform(np.log(MIN_CONCENTRATION), np.log(MAX_CONCENTRATION), (n_classes, 2, n_topics))),
         topics,
         rng.uniform(0.05, 0.95, n_classes),
     )

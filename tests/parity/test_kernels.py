@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from palda.errors import PaldaError
 from palda.kernels import Bags, Beliefs, Labels, PassLimits, ShardResult, Topics, active, compiled, reference
-from palda.models.topics import LARGEST, SMALLEST
+from palda.models.topics import MAX_CONCENTRATION, MIN_CONCENTRATION
 
 Array = NDArray[np.float64]
 
@@ -62,7 +62,7 @@ def anything(draw: st.DrawFn) -> tuple[np.random.Generator, Bags, Labels, Topics
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     bags = random_bags(rng, n_docs, n_words, fractional=draw(st.booleans()), most=draw(st.sampled_from([3, 300])))
     topics = Topics(
-        np.exp(rng.uniform(np.log(SMALLEST), np.log(LARGEST), (n_classes, 2, n_topics))),
+        np.exp(rng.uniform(np.log(MIN_CONCENTRATION), np.log(MAX_CONCENTRATION), (n_classes, 2, n_topics))),
         random_weights(rng, n_words, n_topics, zero_share=draw(st.sampled_from([0.0, 0.3, 0.8]))),
     )
     known = rng.integers(-1, 2, (n_docs, n_classes)).astype(np.int8)
@@ -215,7 +215,7 @@ def test_joint_kernels_agree_on_when_a_document_has_settled(given_inputs: JointI
 def test_compiled_joint_equals_reference_joint_when_it_leaps(
     given_inputs: JointInputs, max_passes: int, tolerance: float
 ) -> None:
-    leaping = given_inputs._replace(stopping=PassLimits(max_passes, tolerance, leaps=True))
+    leaping = given_inputs._replace(stopping=PassLimits(max_passes, tolerance, extrapolate=True))
     theirs, ours = given_inputs.pair_counts.copy(), given_inputs.pair_counts.copy()
     truth = reference.joint(*leaping._replace(pair_counts=theirs))
     result = compiled.joint(*leaping._replace(pair_counts=ours))
@@ -232,7 +232,7 @@ def test_joint_statistics_add_up_to_the_tokens_with_mass_and_to_the_documents(gi
     per_word = np.bincount(bags.words, bags.counts, minlength=len(topics.word_weights))
     has_mass = topics.word_weights.any(axis=1)
     n_tokens = tokens_with_mass(bags, topics, n_docs)
-    leaping = PassLimits(9, 1e-3, leaps=True)
+    leaping = PassLimits(9, 1e-3, extrapolate=True)
     for kernel, stopping in product((reference, compiled), (given_inputs.stopping, leaping)):
         after = pair_counts.copy()
         result = kernel.joint(*given_inputs._replace(pair_counts=after, stopping=stopping))

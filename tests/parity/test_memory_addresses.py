@@ -45,7 +45,7 @@ def copied(value: Any) -> Any:
 
 
 def run_kernel(kernel: str, given: Inputs) -> Any:
-    limits = PassLimits(8, 1e-3, leaps=True)
+    limits = PassLimits(8, 1e-3, extrapolate=True)
     if kernel == "joint":
         carried = np.zeros((0, N_CLASSES, N_TOPICS))
         return compiled.joint(given.bags, Labels(given.known, given.log_odds), given.topics, limits, carried)

@@ -8,7 +8,16 @@ import pytest
 from palda import simulate
 from palda.engine import Threads
 from palda.models.crowd import TwoCoinModel
-from palda.models.topics import EMSettings, Params, base_rate, cut_shards, em_rounds, label_probs, params_to_arrays
+from palda.models.topics import (
+    EMSettings,
+    Params,
+    StepInfo,
+    cut_shards,
+    estimate_base_rates,
+    label_probs,
+    params_to_arrays,
+    run_em,
+)
 
 WORLD = simulate.documents(120, 4, 5, 60, seed=6, doc_length=40, lengths="poisson")
 VOTES, _ = simulate.crowd(WORLD, [0.9, 0.8, 0.7, 0.4], seed=6, votes_per_doc=3)
@@ -25,16 +34,19 @@ def fitted(
     start = Params(
         topic_prior=rng.uniform(0.5, 1.5, (4, 2, 5)),
         topic_words=word_counts / word_counts.sum(axis=1, keepdims=True),
-        class_prior=base_rate.update(WORLD.labels.sum(axis=0), len(WORLD)),
+        class_prior=estimate_base_rates(WORLD.labels.sum(axis=0), len(WORLD)),
         word_counts=word_counts if smoothed else None,
         word_prior=0.1 if smoothed else None,
         annotators=TwoCoinModel().start(4, 4) if crowd else None,
     )
     shards = cut_shards(counts, UNKNOWN if crowd else WORLD.labels, votes, n_shards)
-    settings = EMSettings(TwoCoinModel() if crowd else None, inference, max_iter=8, tol=0.0, engine=Threads(n_jobs))
-    rounds = list(em_rounds(shards, start, settings))
-    params = rounds[-1][0]
-    return params, label_probs(shards, params, settings), [info.bound for _, info in rounds]
+    annotators = TwoCoinModel() if crowd else None
+    settings = EMSettings(engine=Threads(n_jobs), annotators=annotators, inference=inference, max_iter=8, tol=0.0)
+    steps: list[StepInfo] = []
+    run_em(shards, start, settings, steps.append)
+    params = steps[-1].params
+    assert params is not None
+    return params, label_probs(shards, params, settings), [step.bound for step in steps]
 
 
 def arrays_of(params: Params) -> dict[str, np.ndarray]:

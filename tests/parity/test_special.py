@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import special as scipy_special
 
 from palda.kernels import special
-from palda.models.topics import LARGEST, SMALLEST
+from palda.models.topics import MAX_CONCENTRATION, MIN_CONCENTRATION
 
 Array = NDArray[np.float64]
 
@@ -71,7 +71,7 @@ def test_exp_digamma_of_what_is_too_small_is_zero() -> None:
 
 
 def test_exp_digamma_agrees_with_exp_of_digamma_on_the_whole_box_of_priors() -> None:
-    x = log_spaced(SMALLEST, LARGEST)
+    x = log_spaced(MIN_CONCENTRATION, MAX_CONCENTRATION)
     ours = over_array(special.exp_digamma, x)
     assert ours.min() > 1e-90
     np.testing.assert_allclose(over_array(special.exp, over_array(special.digamma, x)), ours, rtol=1e-12, atol=0)

@@ -35,9 +35,9 @@ def test_nearly_certain_labels_count_as_known_and_the_others_keep_their_odds() -
     probs = np.tile([0.0, 0.01, 0.3, 0.985, 1.0], (4, 1))
     (shard,) = labelled_shards(sparse.csr_array(np.ones((4, 3))), probs)
     np.testing.assert_array_equal(shard.known, np.tile([0, 0, -1, 1, 1], (4, 1)))
-    assert shard.given is not None
-    np.testing.assert_allclose(expit(shard.given[:, 2]), 0.3)
-    assert np.isfinite(shard.given).all()
+    assert shard.fixed_log_odds is not None
+    np.testing.assert_allclose(expit(shard.fixed_log_odds[:, 2]), 0.3)
+    assert np.isfinite(shard.fixed_log_odds).all()
 
 
 def test_evidence_of_topics_does_not_know_the_labels_of_its_fold() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
-from palda.models.topics import LARGEST, SMALLEST, fit_dirichlet, fit_symmetric_dirichlet
+from palda.models.topics import MAX_CONCENTRATION, MIN_CONCENTRATION, fit_dirichlet, fit_symmetric_dirichlet
 
 Array = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ def problems(draw: st.DrawFn) -> tuple[Array, Array, Array]:
     n_docs = rng.integers(1, 1000, n_rows).astype(np.float64)
     sources = np.exp(rng.normal(0.0, spread, (n_rows, 3, n_topics)))
     mean_log = expected_log(sources).mean(axis=1)
-    start = np.exp(rng.uniform(np.log(SMALLEST), np.log(LARGEST), (n_rows, n_topics)))
+    start = np.exp(rng.uniform(np.log(MIN_CONCENTRATION), np.log(MAX_CONCENTRATION), (n_rows, n_topics)))
     return start, mean_log * n_docs[:, None], n_docs
 
 
@@ -42,13 +42,13 @@ def test_the_gradient_vanishes_inside_the_box_and_points_outwards_on_its_edge(
     start, log_theta, n_docs = problem
     alpha, converged = fit_dirichlet(start, log_theta, n_docs)
     assert converged
-    assert (alpha >= SMALLEST).all()
-    assert (alpha <= LARGEST).all()
+    assert (alpha >= MIN_CONCENTRATION).all()
+    assert (alpha <= MAX_CONCENTRATION).all()
     slope = log_theta / n_docs[:, None] - expected_log(alpha)
-    inside = (alpha > SMALLEST) & (alpha < LARGEST)
+    inside = (alpha > MIN_CONCENTRATION) & (alpha < MAX_CONCENTRATION)
     np.testing.assert_allclose((slope * alpha)[inside], 0.0, atol=1e-5)
-    assert (slope[alpha == SMALLEST] <= 1e-5).all()
-    assert (slope[alpha == LARGEST] >= -1e-5).all()
+    assert (slope[alpha == MIN_CONCENTRATION] <= 1e-5).all()
+    assert (slope[alpha == MAX_CONCENTRATION] >= -1e-5).all()
 
 
 @settings(deadline=None, max_examples=100, derandomize=True)
@@ -62,7 +62,9 @@ def test_no_neighbour_and_no_other_start_is_better(problem: tuple[Array, Array, 
         best = mean_log_likelihood(row, mean_log)
         assert mean_log_likelihood(twin, mean_log) == pytest.approx(best, rel=1e-10, abs=1e-10)
         for size in (0.3, 0.01):
-            neighbours = np.clip(row * np.exp(rng.normal(0.0, size, (20, len(row)))), SMALLEST, LARGEST)
+            neighbours = np.clip(
+                row * np.exp(rng.normal(0.0, size, (20, len(row)))), MIN_CONCENTRATION, MAX_CONCENTRATION
+            )
             assert max(mean_log_likelihood(near, mean_log) for near in neighbours) <= best + 1e-10
 
 
@@ -107,7 +109,9 @@ def test_parameters_that_would_run_off_stop_at_the_edges_of_the_box() -> None:
     all_extreme = np.array([-1e6, -1e6])
     alpha, converged = fit_dirichlet(np.ones((2, 2)), np.stack((all_alike, all_extreme)), np.ones(2))
     assert converged
-    np.testing.assert_array_equal(alpha, [[LARGEST, LARGEST], [SMALLEST, SMALLEST]])
+    np.testing.assert_array_equal(
+        alpha, [[MAX_CONCENTRATION, MAX_CONCENTRATION], [MIN_CONCENTRATION, MIN_CONCENTRATION]]
+    )
 
 
 def symmetric_likelihood(eta: float, log_sum: float, n_rows: int, n_columns: int) -> float:
@@ -126,10 +130,10 @@ def test_the_shared_word_prior_is_the_maximum_in_its_box(
     log_sum = mean * n_rows * n_columns
     eta, converged = fit_symmetric_dirichlet(start, log_sum, n_rows, n_columns)
     assert converged
-    assert SMALLEST <= eta <= LARGEST
+    assert MIN_CONCENTRATION <= eta <= MAX_CONCENTRATION
     best = symmetric_likelihood(eta, log_sum, n_rows, n_columns)
     for factor in (0.5, 0.99, 1.01, 2.0):
-        near = min(max(eta * factor, SMALLEST), LARGEST)
+        near = min(max(eta * factor, MIN_CONCENTRATION), MAX_CONCENTRATION)
         assert symmetric_likelihood(near, log_sum, n_rows, n_columns) <= best + 1e-9 * abs(best)
 
 
@@ -147,6 +151,6 @@ def test_the_word_prior_of_a_vocabulary_of_one_stays() -> None:
     assert fit_symmetric_dirichlet(0.3, -5.0, 4, 1) == (0.3, True)
 
 
-@pytest.mark.parametrize(("log_sum", "edge"), [(-1e12, SMALLEST), (0.0, LARGEST)])
+@pytest.mark.parametrize(("log_sum", "edge"), [(-1e12, MIN_CONCENTRATION), (0.0, MAX_CONCENTRATION)])
 def test_the_word_prior_stops_at_the_edges_of_its_box(log_sum: float, edge: float) -> None:
     assert fit_symmetric_dirichlet(0.3, log_sum, 4, 50) == (edge, True)

@@ -296,9 +296,7 @@ def test_truncated_files_are_refused(tmp_path: Path, saved: bytes) -> None:
     deadline=None, max_examples=250, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.data())
-def test_altered_bytes_are_refused_or_have_no_effect(
-    tmp_path: Path, saved: bytes, data: st.DataObject
-) -> None:
+def test_altered_bytes_are_refused_or_have_no_effect(tmp_path: Path, saved: bytes, data: st.DataObject) -> None:
     """Bytes that mean nothing (times of day, attributes) may change; everything else is noticed."""
     damaged = bytearray(saved)
     for _ in range(data.draw(st.integers(1, 4))):
@@ -421,9 +419,7 @@ def test_invalid_state_is_refused(tmp_path: Path, saved: bytes, state: Manifest)
         ("class_prior", np.array([np.nan, 0.5, 0.5])),
     ],
 )
-def test_arrays_of_inconsistent_shapes_are_refused(
-    tmp_path: Path, saved: bytes, name: str, array: np.ndarray
-) -> None:
+def test_arrays_of_inconsistent_shapes_are_refused(tmp_path: Path, saved: bytes, name: str, array: np.ndarray) -> None:
     (tmp_path / "m").write_bytes(saved)
     _, state, _ = whole = load_state(tmp_path / "m")
     save_state(tmp_path / "odd", whole.arrays | {name: array}, state)

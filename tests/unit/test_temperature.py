@@ -1,25 +1,26 @@
-"""How much the words of a document are believed, and what each of them adds to the evidence."""
+"""How strongly the words of a document count, and what each of them adds to the evidence."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy import sparse
+from scipy.special import expit, logit
 
 from palda import simulate
+from palda.engine import Threads
 from palda.kernels import Bags, ClassWordProbs
 from palda.models.topics import (
     EMSettings,
-    FoldModel,
     Params,
     Temperature,
     WordEvidenceModel,
-    choose_temperature,
     cut_shards,
     evidence_of_shards,
     fit_temperature,
     label_likelihoods,
+    temperature_sample,
     word_evidence_model,
     word_evidence_of,
     word_weights,
@@ -27,87 +28,90 @@ from palda.models.topics import (
 
 Array = NDArray[np.float64]
 
+SETTINGS = EMSettings(engine=Threads(1))
 LENGTHS = np.exp(np.random.default_rng(0).uniform(np.log(10.0), np.log(1000.0), 20_000))
-TYPICAL = 100.0
-PRIOR = np.array([-1.0, 0.5])
+MEDIAN = float(np.median(LENGTHS))
+ODDS_RATIO = 19.0  # of each of the two words
+ONE_CLASS = Params(np.array([[[1e-9, 1.0], [1.0, 1e-9]]]), np.array([[0.95, 0.05], [0.05, 0.95]]), np.array([0.3]))
 
 
 def raw_evidence(seed: int = 1) -> Array:
-    return np.random.default_rng(seed).normal(scale=6.0, size=(len(LENGTHS), 2))
+    """Nats for the class per document, before they are scaled by a temperature."""
+    return np.clip(np.random.default_rng(seed).normal(scale=6.0, size=(len(LENGTHS), 1)), -25.0, 25.0)
 
 
-def chosen_for(truth: Temperature) -> Temperature:
-    """Temper found for labels drawn as the true temper has them."""
-    raw = raw_evidence()
-    probs = expit(PRIOR + truth.weights(LENGTHS)[:, None] * raw)
-    labels = (np.random.default_rng(2).random(probs.shape) < probs).astype(np.int8)
+def documents_with(evidence: Array, lengths: Array) -> sparse.csr_array:
+    """Counts of two words, one for the class and one against it, that have this evidence and these lengths."""
+    difference = evidence[:, 0] / np.log(ODDS_RATIO)
+    return sparse.csr_array(np.column_stack((lengths + difference, lengths - difference)) / 2.0)
+
+
+def labels_drawn(log_odds: Array) -> NDArray[np.int8]:
+    labels: NDArray[np.int8] = (np.random.default_rng(2).random(log_odds.shape) < expit(log_odds)).astype(np.int8)
+    return labels
+
+
+def fitted(evidence: Array, labels: NDArray[np.int8]) -> Temperature:
+    counts = documents_with(evidence, LENGTHS[: len(evidence)])
     present, absent = label_likelihoods(labels, None)
-    return fit_temperature(lambda temper: temper.weights(LENGTHS)[:, None] * raw, PRIOR, present, absent, TYPICAL)
+    return fit_temperature(counts, np.arange(len(evidence)), ONE_CLASS, present, absent, SETTINGS)
 
 
 @pytest.mark.parametrize(
-    "truth", [Temperature(0.3, 0.5, TYPICAL), Temperature(1.0, 0.0, TYPICAL), Temperature(0.1, 1.0, TYPICAL)]
+    "truth", [Temperature(0.3, 0.5, MEDIAN), Temperature(1.0, 0.0, MEDIAN), Temperature(0.1, 1.0, MEDIAN)]
 )
-def test_the_temper_that_made_the_labels_is_found(truth: Temperature) -> None:
-    found = chosen_for(truth)
+def test_the_temperature_that_generated_the_labels_is_recovered(truth: Temperature) -> None:
+    raw = raw_evidence()
+    found = fitted(raw, labels_drawn(logit(0.3) + truth.weights(LENGTHS)[:, None] * raw))
     assert found.exponent == truth.exponent
-    assert found.length == truth.length
+    assert found.length == pytest.approx(truth.length)
     assert found.scale == pytest.approx(truth.scale, rel=0.15)
 
 
-def test_evidence_that_means_nothing_is_hardly_believed() -> None:
-    labels = (np.random.default_rng(3).random((len(LENGTHS), 2)) < expit(PRIOR)).astype(np.int8)
-    present, absent = label_likelihoods(labels, None)
+def test_evidence_unrelated_to_the_labels_gets_a_small_scale() -> None:
     raw = raw_evidence()
-    found = fit_temperature(lambda temper: temper.weights(LENGTHS)[:, None] * raw, PRIOR, present, absent, TYPICAL)
-    assert found.scale < 0.02
+    assert fitted(raw, labels_drawn(np.full_like(raw, logit(0.3)))).scale < 0.02
 
 
-def test_unknown_labels_do_not_matter() -> None:
+def test_documents_with_unknown_labels_do_not_change_the_temperature() -> None:
     raw = raw_evidence()[:500]
-    probs = expit(PRIOR + 0.4 * raw)
-    labels = (np.random.default_rng(2).random(probs.shape) < probs).astype(np.int8)
-    labels[250:] = 1 - labels[250:]  # would change the answer if anybody looked
+    labels = labels_drawn(logit(0.3) + 0.4 * raw)
+    labels[250:] = 1 - labels[250:]  # would change the result if they were read
     half = labels.copy()
     half[250:] = -1
-
-    def choose(known: NDArray[np.int8], evidence: Array) -> Temperature:
-        return fit_temperature(lambda temper: temper.scale * evidence, PRIOR, *label_likelihoods(known, None), TYPICAL)
-
-    garbled = np.where(half == -1, 50.0, raw)
-    alone = choose(labels[:250], raw[:250]).scale
-    assert choose(half, raw).scale == pytest.approx(alone, rel=1e-9)
-    assert choose(half, garbled).scale == pytest.approx(alone, rel=1e-9)
-    assert choose(labels, raw).scale < 0.5 * alone
+    misleading = np.where(half == -1, 20.0, raw)
+    expected = fitted(raw, half)
+    assert fitted(misleading, half).scale == pytest.approx(expected.scale, rel=1e-9)
+    assert fitted(raw, labels).scale < 0.5 * expected.scale
 
 
-def test_known_labels_rule_out_the_other_state_and_unknown_ones_rule_out_nothing() -> None:
+def test_a_known_label_excludes_the_other_state_and_an_unknown_label_excludes_none() -> None:
     present, absent = label_likelihoods(np.array([[1, 0, -1]], dtype=np.int8), None)
     np.testing.assert_array_equal(present, [[0.0, -np.inf, 0.0]])
     np.testing.assert_array_equal(absent, [[-np.inf, 0.0, 0.0]])
 
 
-def test_longer_documents_are_believed_less_a_word() -> None:
-    weights = Temperature(0.4, 0.5, TYPICAL).weights(np.array([25.0, 100.0, 400.0]))
+def test_the_weight_of_a_word_falls_with_the_length_of_the_document() -> None:
+    weights = Temperature(0.4, 0.5, 100.0).weights(np.array([25.0, 100.0, 400.0]))
     np.testing.assert_allclose(weights, [0.8, 0.4, 0.2], rtol=1e-14)
-    np.testing.assert_array_equal(Temperature(0.4, 0.0, TYPICAL).weights(np.array([1.0, 1e6])), [0.4, 0.4])
+    np.testing.assert_array_equal(Temperature(0.4, 0.0, 100.0).weights(np.array([1.0, 1e6])), [0.4, 0.4])
 
 
 def test_a_document_without_words_has_the_weight_of_one_with_one_word() -> None:
-    temper = Temperature(0.5, 1.0, TYPICAL)
-    np.testing.assert_array_equal(temper.weights(np.array([0.0])), temper.weights(np.array([1.0])))
-    assert np.isfinite(temper.weights(np.array([0.0]))).all()
+    temperature = Temperature(0.5, 1.0, 100.0)
+    np.testing.assert_array_equal(temperature.weights(np.array([0.0])), temperature.weights(np.array([1.0])))
+    assert np.isfinite(temperature.weights(np.array([0.0]))).all()
 
 
 # Evidence and the words it is made of.
 
 RNG = np.random.default_rng(4)
 PARAMS = Params(RNG.uniform(0.05, 3.0, (4, 2, 3)), RNG.dirichlet(np.full(10, 0.4), 3), np.array([0.1, 0.3, 0.5, 0.7]))
-TEMPER = Temperature(0.6, 0.25, 20.0)
+TEMPERATURE = Temperature(0.6, 0.25, 20.0)
 
 
 def some_bags() -> Bags:
-    """Three documents, one of them empty; word 9 is written by no topic."""
+    """Three documents, one of them empty; no topic contains word 9."""
     words = np.array([0, 3, 7, 9, 1, 2, 3, 4, 8], dtype=np.int32)
     return Bags(np.array([0, 4, 4, 9]), words, RNG.integers(1, 6, 9).astype(np.float64))
 
@@ -121,11 +125,11 @@ def without_last_word() -> Params:
 @pytest.mark.parametrize("kernel", ["compiled", "reference"])
 def test_the_weights_of_a_documents_words_sum_to_its_evidence(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
     monkeypatch.setenv("PALDA_KERNEL", kernel)
-    bags, reader = some_bags(), word_evidence_model(without_last_word(), TEMPER)
-    found = word_evidence_of(bags, reader)
+    bags, model = some_bags(), word_evidence_model(without_last_word(), TEMPERATURE)
+    found = word_evidence_of(bags, model)
     doc = np.repeat(np.arange(3), np.diff(bags.starts))
     for label in range(4):
-        weights = word_weights(bags, found.beliefs, reader, label)
+        weights = word_weights(bags, found.beliefs, model, label)
         np.testing.assert_allclose(np.bincount(doc, weights, minlength=3), found.evidence[:, label], rtol=1e-9)
         assert weights[3] == 0.0
     assert not found.evidence[1].any()
@@ -133,28 +137,30 @@ def test_the_weights_of_a_documents_words_sum_to_its_evidence(monkeypatch: pytes
 
 
 def test_given_the_beliefs_evidence_is_proportional_to_the_scale() -> None:
-    bags, reader = some_bags(), word_evidence_model(PARAMS, TEMPER)
+    bags, model = some_bags(), word_evidence_model(PARAMS, TEMPERATURE)
     beliefs = np.full((3, 4), 0.5)
-    once = word_weights(bags, beliefs, reader, 2)
-    thrice = word_weights(bags, beliefs, reader._replace(temper=TEMPER._replace(scale=1.8)), 2)
+    once = word_weights(bags, beliefs, model, 2)
+    thrice = word_weights(bags, beliefs, model._replace(temperature=TEMPERATURE._replace(scale=1.8)), 2)
     np.testing.assert_allclose(thrice, 3 * once, rtol=1e-12)
 
 
-def test_the_mean_of_readers_says_what_they_say_on_average() -> None:
-    reader = word_evidence_model(PARAMS, TEMPER)
-    other = reader._replace(said=ClassWordProbs(reader.said.absent, reader.said.present), log_odds=-reader.log_odds)
-    both = WordEvidenceModel.mean([reader, other])
-    np.testing.assert_allclose(both.said.present, both.said.absent)
+def test_the_mean_of_models_has_their_mean_word_probabilities() -> None:
+    model = word_evidence_model(PARAMS, TEMPERATURE)
+    other = model._replace(
+        word_probs=ClassWordProbs(model.word_probs.absent, model.word_probs.present), log_odds=-model.log_odds
+    )
+    both = WordEvidenceModel.mean([model, other])
+    np.testing.assert_allclose(both.word_probs.present, both.word_probs.absent)
     np.testing.assert_allclose(both.log_odds, 0.0, atol=1e-15)
-    np.testing.assert_array_equal(WordEvidenceModel.mean([reader]).said.present, reader.said.present)
+    np.testing.assert_array_equal(WordEvidenceModel.mean([model]).word_probs.present, model.word_probs.present)
 
 
-def test_shards_do_not_change_what_words_say() -> None:
+def test_the_number_of_shards_does_not_change_the_evidence() -> None:
     world = simulate.documents(30, 4, 3, 10, seed=5, doc_length=15)
     unknown = np.full(world.labels.shape, -1, dtype=np.int8)
     parts = [
         evidence_of_shards(
-            cut_shards(world.corpus.counts, unknown, n_shards=n), word_evidence_model(PARAMS, TEMPER), EMSettings()
+            cut_shards(world.corpus.counts, unknown, n_shards=n), word_evidence_model(PARAMS, TEMPERATURE), SETTINGS
         )
         for n in (1, 4)
     ]
@@ -162,17 +168,20 @@ def test_shards_do_not_change_what_words_say() -> None:
     np.testing.assert_array_equal(parts[0].beliefs, parts[1].beliefs)
 
 
-def test_the_temper_is_chosen_on_the_documents_of_the_folds_alone() -> None:
-    """The labels of documents that no fold holds are not even asked for."""
+def test_the_temperature_depends_on_the_words_of_the_held_out_documents_alone() -> None:
     world = simulate.documents(60, 4, 3, 10, seed=6, doc_length=15)
-    fold = FoldModel(np.arange(0, 60, 3), PARAMS)
-    asked: list[Array] = []
-
-    def likelihoods(model: FoldModel) -> tuple[Array, Array]:
-        asked.append(model.rows)
-        return label_likelihoods(world.labels[model.rows].astype(np.int8), None)
-
-    found = choose_temperature([fold], world.corpus.counts, likelihoods, EMSettings())
-    assert len(asked) == 1
-    np.testing.assert_array_equal(asked[0], fold.rows)
+    rows, labels = np.arange(0, 60, 3), world.labels.astype(np.int8)
+    other = world.corpus.counts.toarray()
+    other[1::3] = np.roll(other[1::3], 1, axis=1)  # other words, the same lengths
+    present, absent = label_likelihoods(labels[rows], None)
+    found, again = (
+        fit_temperature(sparse.csr_array(counts), rows, PARAMS, present, absent, SETTINGS)
+        for counts in (world.corpus.counts, other)
+    )
+    assert found == again
     assert found.length == 15.0
+
+
+def test_at_most_a_thousand_documents_choose_the_temperature() -> None:
+    assert len(temperature_sample(np.arange(5000))) <= 1000
+    np.testing.assert_array_equal(temperature_sample(np.arange(30)), np.arange(30))

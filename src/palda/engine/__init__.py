@@ -6,6 +6,7 @@ from palda.engine.base import FAN_IN, Engine, tree_sum
 from palda.engine.dask import Dask
 from palda.engine.selection import check_engine, open_client, open_engine
 from palda.engine.stage_store import (
+    NO_CHECKPOINT,
     CheckpointError,
     FolderStageStore,
     Stage,
@@ -20,6 +21,7 @@ from palda.engine.threads import Threads, one_blas_thread, resolve_n_jobs
 
 __all__ = [
     "FAN_IN",
+    "NO_CHECKPOINT",
     "CheckpointError",
     "Dask",
     "Engine",

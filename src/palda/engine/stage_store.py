@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     Fingerprint = Mapping[str, Any]
 
 __all__ = [
+    "NO_CHECKPOINT",
     "CheckpointError",
     "FolderStageStore",
     "Stage",
@@ -49,7 +50,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _FORMAT = "palda-journal"
 _MANIFEST = "journal.json"
 _STAGE = re.compile(r"(\d{4,})-\w+\.npz")
@@ -119,6 +120,10 @@ class StageStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """The fit is over, or was interrupted."""
+
+
+NO_CHECKPOINT = StageStore()
+"""Stores nothing."""
 
 
 class FolderStageStore(StageStore):

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from palda import metrics
 from palda.data import Corpus, names_array
-from palda.engine import Threads, open_engine, resolve_n_jobs
+from palda.engine import NO_CHECKPOINT, Threads, open_engine, resolve_n_jobs
 from palda.errors import PaldaWarning
 from palda.estimators.checkpoint import draw_seeds, open_stage_store
 from palda.estimators.explanation import REST, classifier_weights, topic_weights
@@ -30,13 +30,13 @@ from palda.models.classifier import check_classifier
 from palda.models.crowd import CrowdSettings
 from palda.models.topics import (
     EMSettings,
-    OnlineRounds,
+    OnlineSettings,
     TopicPlan,
-    base_rate,
+    base_rate_log_odds,
     default_n_topics,
     evidence_of_shards,
     for_prediction,
-    topic_shares_of_shards,
+    topic_shares,
     unlabelled_shards,
     word_evidence_model,
 )
@@ -133,13 +133,19 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
 
     @contextmanager
     def _em_settings(
-        self, annotators: AnnotatorModel | None = None, stages: StageStore | None = None
+        self, annotators: AnnotatorModel | None = None, stages: StageStore = NO_CHECKPOINT
     ) -> Iterator[EMSettings]:
         """Settings of EM with a running engine, after a check of the parameters."""
         self._check_parameters()
         with open_engine(self.engine, self.n_jobs) as engine:
-            settings = EMSettings(annotators, self.inference, self.max_iter, self._tolerance(), engine=engine)
-            yield settings if stages is None else replace(settings, stages=stages)
+            yield EMSettings(
+                engine=engine,
+                annotators=annotators,
+                inference=self.inference,
+                max_iter=self.max_iter,
+                tol=self._tolerance(),
+                stages=stages,
+            )
 
     def _crowd_settings(self, annotators: AnnotatorModel) -> CrowdSettings:
         return CrowdSettings(annotators, _CROWD_MAX_ITER, _CROWD_TOL, Threads(resolve_n_jobs(self.n_jobs)))
@@ -187,8 +193,8 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
             auto = self.n_topics == "auto"
             self.n_topics_ = default_n_topics(data.counts, n_classes) if auto else int(self.n_topics)
             *seeds, seed = draw_seeds(self.random_state, self.n_init + 1, stages)
-            rounds = OnlineRounds(seeds[0]) if self.algorithm == "online" else None
-            em = replace(settings, rounds=rounds)
+            online = OnlineSettings(seeds[0]) if self.algorithm == "online" else None
+            em = replace(settings, online=online)
             topics = TopicPlan(self.n_topics_, bool(self.smoothing), em, seeds, self._progress)
             if uses_base_rates:
                 chooses = isinstance(self.thresholds, str) or self.inference == "joint"
@@ -326,7 +332,7 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
 
     def _prior_log_odds(self, counts: CountRows, settings: EMSettings) -> Array:
         """Log-odds (documents, classes) of new documents under the fitted label prior."""
-        prior, base = cast("LabelPrior", self._prior), base_rate.log_odds(self._params.class_prior)
+        prior, base = cast("LabelPrior", self._prior), base_rate_log_odds(self._params.class_prior)
         return prior_log_odds(counts, prior, base, settings)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
@@ -385,8 +391,8 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
             else:
                 model = word_evidence_model(params, self.temper_)
                 evidence = evidence_of_shards(unlabelled_shards(counts, n_classes), model, settings).evidence
-                log_odds = base_rate.log_odds(params.class_prior) + evidence
-            return topic_shares_of_shards(unlabelled_shards(counts, n_classes, log_odds), params, settings)
+                log_odds = base_rate_log_odds(params.class_prior) + evidence
+            return topic_shares(unlabelled_shards(counts, n_classes, log_odds), params, settings)
 
     def explain(self, X: Any, label: Any = None) -> pd.DataFrame:
         """Weight of each word for and against each class, per document.

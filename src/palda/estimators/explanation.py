@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from palda.models.classifier import LogisticClassifier, Scale, tf_idf
-from palda.models.topics import evidence_of_shards, joined_bags, word_weights
+from palda.models.topics import concatenate_bags, evidence_of_shards, word_weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ class _TopicEvidence(NamedTuple):
     @classmethod
     def of(cls, shards: Sequence[DocumentShard], model: WordEvidenceModel, settings: EMSettings) -> _TopicEvidence:
         result = evidence_of_shards(shards, model, settings)
-        bags = joined_bags([shard.bags for shard in shards])
+        bags = concatenate_bags([shard.bags for shard in shards])
         doc = np.repeat(np.arange(len(result.beliefs)), np.diff(bags.starts))
         return cls(bags, doc, result.beliefs, result.evidence, model)
 

@@ -66,8 +66,9 @@ class PassLimits(NamedTuple):
 
     max_passes: int
     tolerance: float
-    leaps: bool = False
-    """Whether the joint E-step may leap ahead of slow documents; if not, no pass can lower the bound."""
+    extrapolate: bool = False
+    """Whether the joint E-step may extrapolate for documents that converge slowly. Without it, no pass lowers the
+    bound."""
 
 
 class Beliefs(NamedTuple):

@@ -84,7 +84,7 @@ def joint(bags: Bags, labels: Labels, topics: Topics, stopping: PassLimits, pair
         while moved > enough and passes < stopping.max_passes:
             passes += 1
             ahead = 0.0
-            if stopping.leaps and passes >= FIRST_LEAP and (passes - FIRST_LEAP) % 2 == 0 and moved < before:
+            if stopping.extrapolate and passes >= FIRST_LEAP and (passes - FIRST_LEAP) % 2 == 0 and moved < before:
                 ahead = min(CAUTION * moved / (before - moved), FARTHEST)
             _step(ahead, scratch)
             if not labels.fixed:

@@ -260,7 +260,7 @@ def settle_joint(doc: Document, prior: Array, stopping: PassLimits, S: Array | N
     n_passes = 0
     while moved > enough and n_passes < stopping.max_passes:
         n_passes += 1
-        leaps = stopping.leaps and n_passes >= FIRST_LEAP and (n_passes - FIRST_LEAP) % 2 == 0 and moved < before
+        leaps = stopping.extrapolate and n_passes >= FIRST_LEAP and (n_passes - FIRST_LEAP) % 2 == 0 and moved < before
         ahead = min(CAUTION * moved / (before - moved), FARTHEST) if leaps else 0.0
         used = np.maximum(S + ahead * (S - used), 0.0)
         gamma = prior + used[:, None, :]  # eq. 27

@@ -59,9 +59,7 @@ from palda.models.topics import (
     belief_from_arrays,
     belief_to_arrays,
     cross_fit_topics,
-    fit_topics,
-    labelled_shards,
-    start_params,
+    fit_labelled_topics,
 )
 
 if TYPE_CHECKING:
@@ -319,12 +317,12 @@ class _Learner:
             reads_topics = (
                 isinstance(best.fit.classifier, LogisticClassifier) and best.fit.classifier.dense_mean is not None
             )
-            reader = reading.reader if reading is not None and reads_topics else None
+            reader = reading.evidence_model if reading is not None and reads_topics else None
             prior = LabelPrior(best.fit.classifier, best.joined, for_words, reader)
         return TrainingResult(
             prior=prior,
             topics=self._topics_of(best) if reading is None else reading.model,
-            temperature=Temperature() if reading is None else reading.reader.temper,
+            temperature=Temperature() if reading is None else reading.evidence_model.temperature,
             out_of_fold_log_odds=np.zeros_like(best.label_probs) if best.fit is None else best.fit.log_odds,
             label_probs=best.label_probs,
             weights=self.weights,
@@ -334,5 +332,4 @@ class _Learner:
 
     def _topics_of(self, turn: _Turn) -> EMResult:
         """Topics that were not needed to find the labels, but tell what classes are about."""
-        counts, probs, plan = self.data.counts, turn.label_probs, self.plan.topics
-        return fit_topics(labelled_shards(counts, probs), lambda seed: start_params(counts, probs, plan, seed), plan)
+        return fit_labelled_topics(self.data.counts, turn.label_probs, self.plan.topics)

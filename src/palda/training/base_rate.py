@@ -12,18 +12,17 @@ from palda.data import take_counts
 from palda.models.classifier import assign_folds
 from palda.models.crowd import count_votes
 from palda.models.topics import (
-    FoldModel,
     Temperature,
-    base_rate,
-    choose_temperature,
+    base_rate_log_odds,
     evidence_of_shards,
-    fit_folds,
+    fit_temperature,
     fit_topics,
     for_prediction,
     label_likelihoods,
     label_probs,
     run_em,
     start_params,
+    temperature_sample,
     unlabelled_shards,
     word_evidence_model,
 )
@@ -62,28 +61,24 @@ def fit_base_rates(data: TrainingData, plan: TopicPlan, seed: int, *, hold_out: 
         return replace(start_params(some.counts, some.guess, plan, seed), annotators=_first_belief(some, plan.settings))
 
     shards = data.shards()
-    topics = fit_topics(shards, lambda seed: start_of(data, seed), plan)
+    topics = fit_topics(shards, (start_of(data, start_seed) for start_seed in plan.seeds), plan)
     params = cast("Params", topics.params)
     probs = label_probs(shards, params, plan.settings)
     nothing = np.empty(0, dtype=np.int64)
     if topics.interrupted or not hold_out or len(data.known) < _LEAST_DOCS:
         return BaseRateFit(topics, Temperature(), probs, nothing, np.empty((0, probs.shape[1])))
 
-    def fit_rows(rows: Rows) -> Params:
-        some = data.take(rows)
-        start = start_of(some, plan.seeds[0])
-        return run_em(some.shards(), start, plan.settings).params or start
-
-    models = fit_folds(assign_folds(data.guess, _N_FOLDS, seed), fit_rows, which=[0])
+    folds = assign_folds(data.guess, _N_FOLDS, seed)
+    others, rows = data.take(np.flatnonzero(folds != 0)), np.flatnonzero(folds == 0)
+    start = start_of(others, plan.seeds[0])
+    fold_params = run_em(others.shards(), start, plan.settings).params or start
     temper = Temperature()
     if plan.settings.inference == "joint":
-        temper = choose_temperature(
-            models, data.counts, lambda model: _likelihoods(model, data, plan.settings), plan.settings
-        )
-    rows = models[0].rows
-    return BaseRateFit(
-        topics, temper, probs, rows, word_probs(take_counts(data.counts, rows), models[0].params, temper, plan.settings)
-    )
+        sample = temperature_sample(rows)
+        present, absent = _likelihoods(sample, fold_params, data, plan.settings)
+        temper = fit_temperature(data.counts, sample, fold_params, present, absent, plan.settings)
+    held_out_probs = word_probs(take_counts(data.counts, rows), fold_params, temper, plan.settings)
+    return BaseRateFit(topics, temper, probs, rows, held_out_probs)
 
 
 def word_probs(counts: CountRows, params: Params, temper: Temperature, settings: EMSettings) -> Array:
@@ -92,7 +87,7 @@ def word_probs(counts: CountRows, params: Params, temper: Temperature, settings:
     if settings.inference == "mean_field":
         return label_probs(shards, for_prediction(params), settings)
     evidence = evidence_of_shards(shards, word_evidence_model(params, temper), settings).evidence
-    probs: Array = expit(base_rate.log_odds(params.class_prior) + evidence)
+    probs: Array = expit(base_rate_log_odds(params.class_prior) + evidence)
     return probs
 
 
@@ -102,9 +97,8 @@ def _first_belief(data: TrainingData, settings: EMSettings) -> AnnotatorBelief |
     return settings.annotators.update(count_votes(settings.annotators, data.votes, data.guess), data.belief)
 
 
-def _likelihoods(model: FoldModel, data: TrainingData, settings: EMSettings) -> tuple[Array, Array]:
-    known = data.known[model.rows]
-    if data.votes is None or settings.annotators is None or model.params.annotators is None:
-        return label_likelihoods(known, None)
-    said = settings.annotators.evidence(data.votes.take(model.rows), model.params.annotators)
-    return label_likelihoods(known, said)
+def _likelihoods(rows: Rows, params: Params, data: TrainingData, settings: EMSettings) -> tuple[Array, Array]:
+    if data.votes is None or settings.annotators is None or params.annotators is None:
+        return label_likelihoods(data.known[rows], None)
+    evidence = settings.annotators.evidence(data.votes.take(rows), params.annotators)
+    return label_likelihoods(data.known[rows], evidence)

@@ -19,13 +19,12 @@ from palda.models.classifier import ClassifierSummary, LogisticClassifier, summa
 from palda.models.crowd import CrowdState, ProfilePrior, Profiles, label_posterior, label_sets
 from palda.models.topics import (
     cut_shards,
-    e_step_statistics,
     evidence_of_shards,
     implied_stats,
     label_probs,
     labelled_shards,
     lower_bound,
-    place_shards,
+    total_statistics,
     unlabelled_shards,
     update_params,
 )
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from palda.data import CountRows, Counts, Votes
     from palda.models.classifier import LabelPrior
     from palda.models.crowd import AnnotatorBelief, CrowdSettings
-    from palda.models.topics import DocumentShard, EMSettings, Params, ShardStats
+    from palda.models.topics import DocumentShard, EMSettings, Params, SufficientStats
     from palda.training.alternating import TrainingResult
 
     Array = NDArray[np.float64]
@@ -270,7 +269,7 @@ def _with_base_rates(
     )
 
 
-def _past(standing: ModelState, vote_counts: Array) -> ShardStats:
+def _past(standing: ModelState, vote_counts: Array) -> SufficientStats:
     return implied_stats(standing.params, standing.memory.n_docs, standing.memory.n_tokens, vote_counts)
 
 
@@ -278,17 +277,19 @@ def _grown(memory: PastSummary, counts: Counts, head: ClassifierSummary | None) 
     return PastSummary(memory.n_docs + counts.shape[0], memory.n_tokens + float(counts.sum()), head)
 
 
-def _continued_topics(shards: Sequence[DocumentShard], start: Params, past: ShardStats, settings: EMSettings) -> Params:
+def _continued_topics(
+    shards: Sequence[DocumentShard], start: Params, past: SufficientStats, settings: EMSettings
+) -> Params:
     """EM on a batch, with the statistics of the past added to its own in every M-step.
 
     That is a natural-gradient step whose size is the batch's share of all documents so far, taken again until the
     batch's own statistics settle (maths, eq. 59).
     """
-    params, before, work = start, -np.inf, place_shards(shards, settings)
+    params, before, work = start, -np.inf, settings.engine.place(shards)
     for _ in range(_TOPIC_ROUNDS):
-        stats = e_step_statistics(work, params, settings)
-        bound = lower_bound(stats, params, settings)
-        params, _ = update_params(params, past + stats, settings)
+        stats = total_statistics(work, params, settings)
+        bound = lower_bound(stats, params, settings.annotators)
+        params, _ = update_params(params, past + stats, settings.annotators)
         if abs(bound - before) < _TOPIC_TOL * abs(bound):
             break
         before = bound

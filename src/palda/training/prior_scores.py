@@ -58,7 +58,7 @@ def _of_shard(shard: DocumentShard, voice: _Voice) -> Array:
         else None
     )
     if n_words is None and prior.evidence_model is not None:
-        n_words = len(prior.evidence_model.said.present)
+        n_words = len(prior.evidence_model.word_probs.present)
     shape = (len(shard.known), n_words or 0)
     counts: Counts = sparse.csr_array((bags.counts, bags.words, bags.starts), shape=shape)
     evidence = None if prior.evidence_model is None else word_evidence_of(bags, prior.evidence_model).evidence

@@ -1,4 +1,4 @@
-"""Topic models fitted to labels that are settled already, and what they say about documents they have not seen."""
+"""Topic models fitted to fixed label probabilities, and their evidence on documents they were not fitted to."""
 
 from __future__ import annotations
 
@@ -6,30 +6,34 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import logit
 
 from palda.data import take_counts
-from palda.models.topics import base_rate
-from palda.models.topics.em import EMResult, EMSettings, cut_shards, run_em, word_evidence_model
-from palda.models.topics.held_out import FoldModel, choose_temperature, fit_folds, held_out_evidence
-from palda.models.topics.prediction import Temperature, WordEvidenceModel
+from palda.models.topics.em import EMResult, EMSettings, run_em
+from palda.models.topics.parameters import estimate_base_rates
+from palda.models.topics.prediction import (
+    Temperature,
+    WordEvidenceModel,
+    evidence_of_shards,
+    fit_temperature,
+    temperature_sample,
+    word_evidence_model,
+)
+from palda.models.topics.shards import NEARLY_CERTAIN, labelled_shards, unlabelled_shards
 from palda.models.topics.start import first_params
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from palda.data import CountRows
-    from palda.models.topics.em import DocumentShard
     from palda.models.topics.parameters import Params, StepInfo
+    from palda.models.topics.shards import DocumentShard
 
     Array = NDArray[np.float64]
     Rows = NDArray[np.int64]
 
-__all__ = ["CrossFittedTopics", "TopicPlan", "cross_fit_topics", "fit_topics", "labelled_shards", "start_params"]
-
-_CERTAIN = 0.02  # a label this near to 0 or 1 counts as known: a block that all but is not costs as much as one that is
+__all__ = ["CrossFittedTopics", "TopicPlan", "cross_fit_topics", "fit_labelled_topics", "fit_topics", "start_params"]
 
 
 @dataclass(frozen=True)
@@ -39,33 +43,34 @@ class TopicPlan:
     n_topics: int
     smoothing: bool
     settings: EMSettings
-    seeds: Sequence[int]  # of the starts of the model for new documents; the first serves models of folds too
+    seeds: Sequence[int]  # one start per seed for the model of all documents; fold models use the first seed
     watch: Callable[[], Callable[[StepInfo], object]] = field(default=lambda: lambda _: None)
+    """Makes a function that is called after every iteration of a run."""
 
 
 @dataclass(frozen=True, eq=False)
 class CrossFittedTopics:
-    """A topic model for new documents, and what models that have not seen them say about the training documents."""
+    """A topic model of all documents, and the out-of-fold evidence of models that have not seen a document."""
 
     model: EMResult
-    reader: WordEvidenceModel  # of new documents: the mean of the models that have not seen some of the others
+    evidence_model: WordEvidenceModel  # for new documents: the mean of the fold models
     evidence: Array  # (docs, classes), in nats
 
 
 def start_params(counts: CountRows, guess: Array, plan: TopicPlan, seed: int) -> Params:
-    """Parameters before the first round: ξ and topics from a first guess at the labels."""
-    class_prior = base_rate.update(guess.sum(axis=0), len(guess))
+    """Parameters before the first iteration, from initial label probabilities ``guess`` (docs, classes)."""
+    class_prior = estimate_base_rates(guess.sum(axis=0), len(guess))
     rng = np.random.default_rng(seed)
     return first_params(counts, class_prior, plan.n_topics, rng, smoothing=plan.smoothing, guess=guess)
 
 
-def fit_topics(shards: Sequence[DocumentShard], start: Callable[[int], Params], plan: TopicPlan) -> EMResult:
-    """EM from each of the plan's seeds; the run with the best bound, whatever interrupts it."""
+def fit_topics(shards: Sequence[DocumentShard], starts: Iterable[Params], plan: TopicPlan) -> EMResult:
+    """EM from each start; the run with the highest bound. Ctrl-C ends the fit and keeps the best parameters so far."""
     runs: list[EMResult] = []
     try:
-        for seed in plan.seeds:
+        for start in starts:
             runs.append(EMResult())
-            run_em(shards, start(seed), plan.settings, plan.watch(), into=runs[-1])
+            run_em(shards, start, plan.settings, plan.watch(), result=runs[-1])
     except KeyboardInterrupt:
         if not runs or runs[0].params is None:
             raise
@@ -75,48 +80,45 @@ def fit_topics(shards: Sequence[DocumentShard], start: Callable[[int], Params], 
     return best
 
 
-def labelled_shards(counts: CountRows, label_probs: Array) -> list[DocumentShard]:
-    """Shards whose labels are settled: those that are nearly certain count as known."""
-    certain = (label_probs < _CERTAIN) | (label_probs > 1.0 - _CERTAIN)
-    known = np.where(certain, label_probs > 0.5, -1).astype(np.int8)
-    given = logit(np.clip(label_probs, _CERTAIN, 1.0 - _CERTAIN))
-    return cut_shards(counts, known, given=given)
+def fit_labelled_topics(counts: CountRows, label_probs: Array, plan: TopicPlan) -> EMResult:
+    """A topic model of documents whose labels have fixed probabilities."""
+    starts = (start_params(counts, label_probs, plan, seed) for seed in plan.seeds)
+    return fit_topics(labelled_shards(counts, label_probs), starts, plan)
 
 
 def cross_fit_topics(
     counts: CountRows, label_probs: Array, folds: Rows, plan: TopicPlan, earlier: CrossFittedTopics | None = None
 ) -> CrossFittedTopics:
-    """Topic models of all documents and of all but each fold, fitted to soft labels; an earlier temper is kept.
+    """Topic models of all documents and of all but each fold; the temperature of an ``earlier`` result is reused.
 
-    New documents are read by the models of the folds, as the training documents are, not by the model of all of them:
-    that one has seen more, so its evidence is larger than the evidence a head has learned to weigh.
+    New documents get their evidence from the fold models, as the training documents do, not from the model of all
+    documents: that one has seen more, so its evidence is larger than the evidence a classifier has learned to weigh.
     """
-
-    def fit_rows(rows: Rows) -> Params:
-        inside, guess = take_counts(counts, rows), label_probs[rows]
-        start = start_params(inside, guess, plan, plan.seeds[0])
-        found = run_em(labelled_shards(inside, guess), start, plan.settings).params
-        return found if found is not None else start
-
-    def likelihoods(model: FoldModel) -> tuple[Array, Array]:
-        probs = np.clip(label_probs[model.rows], _CERTAIN, 1.0 - _CERTAIN)
-        return np.log(probs), np.log1p(-probs)
-
-    whole = fit_topics(
-        labelled_shards(counts, label_probs), lambda seed: start_params(counts, label_probs, plan, seed), plan
-    )
+    settings, n_classes = plan.settings, label_probs.shape[1]
+    whole = fit_labelled_topics(counts, label_probs, plan)
     if whole.interrupted:
-        found = start_params(counts, label_probs, plan, plan.seeds[0]) if whole.params is None else whole.params
-        return CrossFittedTopics(whole, word_evidence_model(found, Temperature()), np.zeros_like(label_probs))
-    models = fit_folds(folds, fit_rows, range(int(folds.max()) + 1))
-    temper = (
-        earlier.reader.temper
-        if earlier is not None
-        else choose_temperature(models[:1], counts, likelihoods, plan.settings)
-    )
+        params = start_params(counts, label_probs, plan, plan.seeds[0]) if whole.params is None else whole.params
+        return CrossFittedTopics(whole, word_evidence_model(params, Temperature()), np.zeros_like(label_probs))
+
+    fold_params: list[Params] = []
+    for fold in range(int(folds.max()) + 1):
+        rows = np.flatnonzero(folds != fold)
+        fold_counts, fold_probs = take_counts(counts, rows), label_probs[rows]
+        start = start_params(fold_counts, fold_probs, plan, plan.seeds[0])
+        fold_params.append(run_em(labelled_shards(fold_counts, fold_probs), start, settings).params or start)
+
+    if earlier is not None:
+        temperature = earlier.evidence_model.temperature
+    else:
+        rows = temperature_sample(np.flatnonzero(folds == 0))
+        probs = np.clip(label_probs[rows], NEARLY_CERTAIN, 1.0 - NEARLY_CERTAIN)
+        temperature = fit_temperature(counts, rows, fold_params[0], np.log(probs), np.log1p(-probs), settings)
+
+    models = [word_evidence_model(params, temperature) for params in fold_params]
     evidence = np.zeros_like(label_probs)
-    for model, said in zip(models, held_out_evidence(models, counts, temper, plan.settings), strict=True):
-        evidence[model.rows] = said
-    return CrossFittedTopics(
-        whole, WordEvidenceModel.mean([word_evidence_model(model.params, temper) for model in models]), evidence
-    )
+    for fold, model in enumerate(models):
+        rows = np.flatnonzero(folds == fold)
+        evidence[rows] = evidence_of_shards(
+            unlabelled_shards(take_counts(counts, rows), n_classes), model, settings
+        ).evidence
+    return CrossFittedTopics(whole, WordEvidenceModel.mean(models), evidence)

@@ -1,7 +1,7 @@
-"""Maximum-likelihood Dirichlet parameters from expected logarithms, by Newton's method inside a box.
+"""Maximum-likelihood Dirichlet parameters from expected logarithms, by Newton's method within limits.
 
-The box is part of the problem, not a repair of its answer: parameters of classes with little evidence would otherwise
-run off to the hundreds, and a parameter near zero makes E[log θ] meaningless. Inside it the objective is concave.
+The limits are part of the problem: without them the parameters of classes with few documents would grow to hundreds,
+and a parameter near zero makes E[log θ] meaningless. Within the limits the objective is concave.
 """
 
 from __future__ import annotations
@@ -16,47 +16,47 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["LARGEST", "SMALLEST", "Fitted", "fit_dirichlet", "fit_symmetric_dirichlet"]
+__all__ = ["MAX_CONCENTRATION", "MIN_CONCENTRATION", "DirichletFit", "fit_dirichlet", "fit_symmetric_dirichlet"]
 
-SMALLEST, LARGEST = 5e-3, 100.0
+MIN_CONCENTRATION, MAX_CONCENTRATION = 5e-3, 100.0
 _MAX_STEPS = 100
-_ENOUGH = 1e-12  # nats a document still to be gained
-_SUFFICIENT = 1e-4  # share of the promised gain that a step must keep
+_GAIN_TOLERANCE = 1e-12  # nats per document that a Newton step is expected to gain
+_SUFFICIENT_GAIN = 1e-4  # share of the expected gain that a step must reach
 
 
-class Fitted(NamedTuple):
-    """Parameters, and whether Newton's method came to rest."""
+class DirichletFit(NamedTuple):
+    """Parameters (rows, topics), and whether Newton's method converged."""
 
     value: Array
     converged: bool
 
 
-def fit_dirichlet(start: Array, log_theta: Array, n_docs: Array) -> Fitted:
-    """Rows α that maximise n [ln Γ(Σα) - Σ ln Γ(α)] + Σ_t α_t Σ_d E[log θ_t] within the box (maths, eq. 16).
+def fit_dirichlet(start: Array, log_theta: Array, n_docs: Array) -> DirichletFit:
+    """Rows α that maximise n [ln Γ(Σα) - Σ ln Γ(α)] + Σ_t α_t Σ_d E[log θ_t] within the limits (maths, eq. 16).
 
     ``start`` and ``log_theta`` are (rows, topics), ``n_docs`` is (rows,). A row without documents keeps its start. All
     rows step together; the Hessian, a diagonal plus a constant, is inverted in closed form over the free coordinates.
     """
-    alpha = np.clip(start, SMALLEST, LARGEST)
+    alpha = np.clip(start, MIN_CONCENTRATION, MAX_CONCENTRATION)
     active = np.flatnonzero(n_docs > 0)
-    if not len(active) or alpha.shape[1] == 1:  # one topic: θ is 1 whatever α is
-        return Fitted(alpha, converged=True)
+    if not len(active) or alpha.shape[1] == 1:  # with one topic θ is 1 for any α
+        return DirichletFit(alpha, converged=True)
     mean_log = log_theta[active] / n_docs[active, None]
     rows = alpha[active]
-    resting = np.zeros(len(rows), dtype=bool)
+    converged = np.zeros(len(rows), dtype=bool)
     for _ in range(_MAX_STEPS):
-        moving = np.flatnonzero(~resting)
-        step, promise = _newton_step(rows[moving], mean_log[moving])
-        found, gained = _line_search(rows[moving], mean_log[moving], step)
-        last = promise <= _ENOUGH
-        # a gain that small drowns in the objective's rounding, but the gradient still sees it: step without a search
-        found[last] = np.clip(rows[moving][last] + step[last], SMALLEST, LARGEST)
-        rows[moving] = found
-        resting[moving] = last | ~gained
-        if resting.all():
+        open_rows = np.flatnonzero(~converged)
+        step, expected_gain = _newton_step(rows[open_rows], mean_log[open_rows])
+        updated, gained = _line_search(rows[open_rows], mean_log[open_rows], step)
+        last = expected_gain <= _GAIN_TOLERANCE
+        # such a gain is below the rounding error of the objective, but not of the gradient: step without a search
+        updated[last] = np.clip(rows[open_rows][last] + step[last], MIN_CONCENTRATION, MAX_CONCENTRATION)
+        rows[open_rows] = updated
+        converged[open_rows] = last | ~gained
+        if converged.all():
             break
     alpha[active] = rows
-    return Fitted(alpha, converged=bool(resting.all()))
+    return DirichletFit(alpha, converged=bool(converged.all()))
 
 
 def _objective(alpha: Array, mean_log: Array) -> Array:
@@ -70,11 +70,11 @@ def _gradient(alpha: Array, mean_log: Array) -> Array:
 
 
 def _newton_step(alpha: Array, mean_log: Array) -> tuple[Array, Array]:
-    """Newton direction of each row, and the gain it promises to first order."""
+    """Newton direction of each row, and its expected gain to first order; coordinates at a limit may stay there."""
     slope = _gradient(alpha, mean_log)
-    held = ((alpha <= SMALLEST) & (slope < 0)) | ((alpha >= LARGEST) & (slope > 0))
-    slope = np.where(held, 0.0, slope)
-    inverse = np.where(held, 0.0, -1.0 / polygamma(1, alpha))  # of the Hessian's diagonal
+    at_limit = ((alpha <= MIN_CONCENTRATION) & (slope < 0)) | ((alpha >= MAX_CONCENTRATION) & (slope > 0))
+    slope = np.where(at_limit, 0.0, slope)
+    inverse = np.where(at_limit, 0.0, -1.0 / polygamma(1, alpha))  # of the Hessian's diagonal
     common = polygamma(1, alpha.sum(axis=1))
     shift = np.sum(slope * inverse, axis=1) / (1.0 / common + inverse.sum(axis=1))
     step = -(slope - shift[:, None]) * inverse
@@ -82,7 +82,7 @@ def _newton_step(alpha: Array, mean_log: Array) -> tuple[Array, Array]:
 
 
 def _line_search(alpha: Array, mean_log: Array, step: Array) -> tuple[Array, NDArray[np.bool_]]:
-    """Longest of the steps 1, ½, ¼, ... along the box's edge that keeps its promise; rows that found none stay."""
+    """Rows after the longest of the steps 1, ½, ¼, ... with sufficient gain, and which rows have one."""
     before = _objective(alpha, mean_log)
     slope = _gradient(alpha, mean_log)
     result = alpha.copy()
@@ -90,11 +90,11 @@ def _line_search(alpha: Array, mean_log: Array, step: Array) -> tuple[Array, NDA
     length = 1.0
     while length > 1e-12 and not gained.all():
         rows = np.flatnonzero(~gained)
-        tried = np.clip(alpha[rows] + length * step[rows], SMALLEST, LARGEST)
-        promised = np.sum(slope[rows] * (tried - alpha[rows]), axis=1)
-        kept = (promised > 0) & (_objective(tried, mean_log[rows]) >= before[rows] + _SUFFICIENT * promised)
-        result[rows[kept]] = tried[kept]
-        gained[rows[kept]] = True
+        trial = np.clip(alpha[rows] + length * step[rows], MIN_CONCENTRATION, MAX_CONCENTRATION)
+        expected = np.sum(slope[rows] * (trial - alpha[rows]), axis=1)
+        accepted = (expected > 0) & (_objective(trial, mean_log[rows]) >= before[rows] + _SUFFICIENT_GAIN * expected)
+        result[rows[accepted]] = trial[accepted]
+        gained[rows[accepted]] = True
         length /= 2
     return result, gained
 
@@ -102,9 +102,10 @@ def _line_search(alpha: Array, mean_log: Array, step: Array) -> tuple[Array, NDA
 def fit_symmetric_dirichlet(start: float, log_sum: float, n_rows: int, n_columns: int) -> tuple[float, bool]:
     """One η shared by all topics and words that maximises T [ln Γ(Vη) - V ln Γ(η)] + η Σ E[log β] (maths, eq. 17).
 
-    One row of its own for each topic would be fitted to itself: see the corrections in docs/maths.md.
+    Returns η and whether Newton's method converged. A separate η per topic would be fitted to that topic alone: see the
+    corrections in docs/maths.md.
     """
-    low, high = SMALLEST, LARGEST
+    low, high = MIN_CONCENTRATION, MAX_CONCENTRATION
     eta = min(max(start, low), high)
 
     def slope(value: float) -> float:
@@ -117,12 +118,12 @@ def fit_symmetric_dirichlet(start: float, log_sum: float, n_rows: int, n_columns
     if slope(high) >= 0:
         return high, True
     for _ in range(_MAX_STEPS):
-        at = slope(eta)
-        low, high = (eta, high) if at > 0 else (low, eta)
-        bend = n_rows * n_columns * (n_columns * polygamma(1, n_columns * eta) - polygamma(1, eta))
-        tried = eta - at / float(bend)
-        following = tried if low < tried < high else (low + high) / 2
-        if abs(following - eta) <= 1e-12 * eta:
-            return following, True
-        eta = following
+        derivative = slope(eta)
+        low, high = (eta, high) if derivative > 0 else (low, eta)
+        curvature = n_rows * n_columns * (n_columns * polygamma(1, n_columns * eta) - polygamma(1, eta))
+        newton = eta - derivative / float(curvature)
+        updated = newton if low < newton < high else (low + high) / 2
+        if abs(updated - eta) <= 1e-12 * eta:
+            return updated, True
+        eta = updated
     return eta, False

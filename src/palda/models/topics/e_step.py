@@ -1,73 +1,79 @@
-"""E-step of a shard: beliefs about its documents under fixed parameters, and what they add up to."""
+"""E-step: posterior of the documents of each shard under fixed parameters, its statistics, and the lower bound."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import digamma, expit, gammaln
 
 from palda import kernels
-from palda.kernels import Bags, Beliefs, Labels, PassLimits, ShardResult, Topics
-from palda.models.topics.parameters import Params, ShardStats
+from palda.kernels import Beliefs, Labels, PassLimits, ShardResult, Topics
+from palda.models.topics.parameters import Params, SufficientStats, base_rate_log_odds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from palda.data import Counts
+    from palda.data import Votes
+    from palda.models.crowd import AnnotatorModel
+    from palda.models.topics.em import EMSettings
+    from palda.models.topics.shards import DocumentShard
 
     Array = NDArray[np.float64]
 
-__all__ = ["bags_of", "e_step", "fresh_beliefs", "joined_bags", "topic_shares"]
+__all__ = [
+    "EStepInputs",
+    "label_probs",
+    "lower_bound",
+    "no_beliefs",
+    "shard_statistics",
+    "topic_shares",
+    "total_statistics",
+]
 
 
-def bags_of(counts: Counts) -> Bags:
-    """Rows of a CSR matrix as the kernels read them; shares its memory where the types allow.
+class EStepInputs(NamedTuple):
+    """What the E-steps of all shards share. It holds no more than needed, because it may be sent to other machines."""
 
-    Read-only arrays are copied, because Numba would compile the kernels once more for them.
-    """
-    return Bags(
-        np.require(counts.indptr, np.int64, ["C", "W"]),
-        np.require(counts.indices, np.int32, ["C", "W"]),
-        np.require(counts.data, np.float64, ["C", "W"]),
-    )
+    params: Params
+    annotators: AnnotatorModel | None
+    inference: str
+    limits: PassLimits
 
-
-def joined_bags(parts: Sequence[Bags]) -> Bags:
-    """Documents of several shards as one."""
-    lengths = np.concatenate([np.diff(part.starts) for part in parts])
-    return Bags(
-        np.concatenate(([0], np.cumsum(lengths))),
-        np.concatenate([part.words for part in parts]),
-        np.concatenate([part.counts for part in parts]),
-    )
+    @classmethod
+    def of(cls, params: Params, settings: EMSettings) -> EStepInputs:
+        """Inputs with the word weights computed, before several threads ask for them."""
+        slim = replace(params, topic_words=params.word_weights.T, word_counts=None, word_prior=None)
+        _ = slim.word_weights
+        return cls(slim, settings.annotators, settings.inference, settings.pass_limits)
 
 
-def fresh_beliefs(n_classes: int, n_topics: int, inference: str) -> Beliefs | Array:
-    """Nothing carried over: every document starts afresh."""
-    if inference == "joint":
-        return np.zeros((0, n_classes, n_topics))
-    return Beliefs(np.zeros((0, n_classes, 2, n_topics)), np.zeros((0, n_classes)), np.zeros((0, n_classes)))
+def total_statistics(shards: Sequence[DocumentShard], params: Params, settings: EMSettings) -> SufficientStats:
+    """Statistics of all shards; ``shards`` may have been placed by the engine."""
+    return settings.engine.total(shard_statistics, shards, EStepInputs.of(params, settings))
 
 
-def e_step(
-    bags: Bags,
-    labels: Labels,
-    params: Params,
-    stopping: PassLimits,
-    beliefs: Beliefs | Array | None = None,
-    *,
-    inference: str = "joint",
-) -> tuple[ShardStats, Array]:
-    """Sums over the shard's documents, and Δ (docs, classes).
+def label_probs(shards: Sequence[DocumentShard], params: Params, settings: EMSettings) -> Array:
+    """Δ (docs, classes): probabilities of the labels under fixed parameters."""
+    return np.concatenate(list(settings.engine.each(_shard_label_probs, shards, EStepInputs.of(params, settings))))
 
-    The bound in the sums holds what words and log-odds say; what does not depend on any belief (log p(λ = 0), the
-    votes' likelihood if every class were absent) is for the caller to add.
-    """
-    result = _run_kernel(bags, labels, params, stopping, beliefs, inference)
-    stats = ShardStats(
+
+def topic_shares(shards: Sequence[DocumentShard], params: Params, settings: EMSettings) -> Array:
+    """(docs, topics): share of each document's tokens per topic; the prior mean for a document without words."""
+    return np.concatenate(list(settings.engine.each(_shard_topic_shares, shards, EStepInputs.of(params, settings))))
+
+
+def shard_statistics(
+    shard: DocumentShard, inputs: EStepInputs, beliefs: Beliefs | Array | None = None
+) -> SufficientStats:
+    """Statistics of one shard. ``beliefs``, if given, are where its documents start from, and are updated in place."""
+    votes, annotators = shard.votes, inputs.annotators
+    labels, votes_if_absent = _labels(shard, votes, inputs)
+    result = _run_kernel(shard, labels, inputs, beliefs)
+    stats = SufficientStats(
         word_counts=result.word_counts,
         log_theta=result.log_theta,
         n_blocks=result.n_blocks,
@@ -78,37 +84,75 @@ def e_step(
         n_passes=int(result.n_passes),
         n_unsettled=int(result.n_unsettled),
     )
-    return stats, result.label_probs
+    if votes_if_absent is None or votes is None or annotators is None:
+        return stats
+    counts = annotators.count(votes, result.label_probs)
+    return replace(stats, vote_counts=counts, bound=stats.bound + float(votes_if_absent.sum()))
 
 
-def topic_shares(
-    bags: Bags, labels: Labels, params: Params, stopping: PassLimits, *, inference: str = "joint"
-) -> Array:
-    """(docs, topics): share of each document's words that each topic wrote; its prior mean where there are no words."""
-    counts = _run_kernel(bags, labels, params, stopping, None, inference).topic_counts
-    means = params.topic_prior / params.topic_prior.sum(axis=2, keepdims=True)
+def _shard_label_probs(shard: DocumentShard, inputs: EStepInputs) -> Array:
+    return _run_kernel(shard, _labels(shard, shard.votes, inputs)[0], inputs).label_probs
+
+
+def _shard_topic_shares(shard: DocumentShard, inputs: EStepInputs) -> Array:
+    labels, prior = _labels(shard, shard.votes, inputs)[0], inputs.params.topic_prior
+    counts = _run_kernel(shard, labels, inputs).topic_counts
+    means = prior / prior.sum(axis=2, keepdims=True)
     probs = np.where(labels.known >= 0, labels.known, expit(labels.log_odds))
     expected = (probs @ means[:, 1] + (1.0 - probs) @ means[:, 0]) / probs.shape[1]
     totals = counts.sum(axis=1, keepdims=True)
     return np.where(totals > 0, counts / np.where(totals > 0, totals, 1.0), expected)
 
 
+def _labels(shard: DocumentShard, votes: Votes | None, inputs: EStepInputs) -> tuple[Labels, Array | None]:
+    """Prior and votes as log-odds (maths, eq. 6), and the votes' log-likelihood if every class were absent."""
+    params = inputs.params
+    log_odds = np.ascontiguousarray(np.broadcast_to(base_rate_log_odds(params.class_prior), shard.known.shape))
+    if shard.fixed_log_odds is not None:
+        return Labels(shard.known, np.where(shard.known >= 0, log_odds, shard.fixed_log_odds), fixed=True), None
+    if votes is None or inputs.annotators is None or params.annotators is None:
+        return Labels(shard.known, log_odds), None
+    evidence = inputs.annotators.evidence(votes, params.annotators)
+    return Labels(shard.known, log_odds + evidence.log_odds), evidence.absent
+
+
 def _run_kernel(
-    bags: Bags,
-    labels: Labels,
-    params: Params,
-    stopping: PassLimits,
-    beliefs: Beliefs | Array | None,
-    inference: str,
+    shard: DocumentShard, labels: Labels, inputs: EStepInputs, beliefs: Beliefs | Array | None = None
 ) -> ShardResult:
-    n_classes, _, n_topics = params.topic_prior.shape
+    params = inputs.params
     if beliefs is None:
-        beliefs = fresh_beliefs(n_classes, n_topics, inference)
-    result: ShardResult = getattr(kernels.active(), inference)(
-        bags,
-        Labels(labels.known, labels.log_odds, bool(labels.fixed)),
-        Topics(params.topic_prior, params.word_weights),
-        PassLimits(int(stopping.max_passes), float(stopping.tolerance), bool(stopping.leaps)),
-        beliefs,
+        beliefs = no_beliefs(params.topic_prior.shape[0], params.topic_prior.shape[2], inputs.inference)
+    kernel = getattr(kernels.active(), inputs.inference)
+    result: ShardResult = kernel(
+        shard.bags, labels, Topics(params.topic_prior, params.word_weights), inputs.limits, beliefs
     )
     return result
+
+
+def no_beliefs(n_classes: int, n_topics: int, inference: str) -> Beliefs | Array:
+    """Empty arrays, which tell a kernel to start every document from the prior."""
+    if inference == "joint":
+        return np.zeros((0, n_classes, n_topics))
+    return Beliefs(np.zeros((0, n_classes, 2, n_topics)), np.zeros((0, n_classes)), np.zeros((0, n_classes)))
+
+
+def lower_bound(stats: SufficientStats, params: Params, annotators: AnnotatorModel | None) -> float:
+    """Documents' parts, log p(λ = 0), less the divergences of q(β) and q(annotators) (maths, eqs. 12, 18, 31)."""
+    labels = stats.n_docs * float(np.log1p(-params.class_prior).sum())
+    crowd = 0.0
+    if annotators is not None and params.annotators is not None:
+        crowd = annotators.divergence(params.annotators)
+    return stats.bound + labels - _topic_divergence(params) - crowd
+
+
+def _topic_divergence(params: Params) -> float:
+    """KL(q(β) ‖ p(β)) of all topics, Dir(χ) against Dir(η) (maths, eq. 18); 0 when not smoothed."""
+    if params.word_counts is None or params.word_prior is None:
+        return 0.0
+    chi, eta = params.word_counts, params.word_prior
+    n_topics, n_words = chi.shape
+    totals = chi.sum(axis=1)
+    expected = digamma(chi) - digamma(totals)[:, None]
+    log_norm_q = float(np.sum(gammaln(totals)) - np.sum(gammaln(chi)))
+    log_norm_p = float(n_topics * (gammaln(n_words * eta) - n_words * gammaln(eta)))
+    return log_norm_q - log_norm_p + float(np.sum((chi - eta) * expected))

@@ -1,238 +1,76 @@
-"""The one EM loop: a generator of (Params, StepInfo). Stop rules live here."""
+"""The EM algorithm of the topic model: batch or online, resumable from a checkpoint."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
-from palda.data import Votes, even_ranges, in_memory, take_counts, take_votes
-from palda.engine import StageStore, Threads
-from palda.kernels import Bags, Beliefs, Labels, PassLimits, WordEvidence
-from palda.models.topics import base_rate
-from palda.models.topics.bound import topic_divergence
-from palda.models.topics.e_step import bags_of, e_step, topic_shares
-from palda.models.topics.em_state import EMResult, Position, Run, finished_record, restored, running_record
-from palda.models.topics.m_step import update_topics
-from palda.models.topics.parameters import Params, ShardStats, StepInfo
-from palda.models.topics.prediction import WordEvidenceModel, class_word_probs, word_evidence_of
+from palda.engine import NO_CHECKPOINT, StageRecord, StageStore, add_prefix, strip_prefix
+from palda.kernels import PassLimits
+from palda.models.topics.e_step import lower_bound, total_statistics
+from palda.models.topics.m_step import update_params
+from palda.models.topics.online_em import OnlinePasses
+from palda.models.topics.parameters import Params, StepInfo, params_from_arrays, params_to_arrays
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
-    from palda.data import CountRows, VoteRows
     from palda.engine import Engine
-    from palda.models.crowd import AnnotatorBelief, AnnotatorModel
-    from palda.models.topics.prediction import Temperature
+    from palda.models.crowd import AnnotatorModel
+    from palda.models.topics.online_em import OnlineSettings
+    from palda.models.topics.shards import DocumentShard
 
-    Array = NDArray[np.float64]
-    Rows = NDArray[np.int64]
+__all__ = ["EMResult", "EMSettings", "run_em"]
 
-__all__ = [
-    "DocumentShard",
-    "EMResult",
-    "EMRounds",
-    "EMSettings",
-    "TrainingData",
-    "carried_beliefs",
-    "cut_shards",
-    "e_step_statistics",
-    "em_rounds",
-    "evidence_of_shards",
-    "label_probs",
-    "lower_bound",
-    "place_shards",
-    "run_em",
-    "topic_shares_of_shards",
-    "unlabelled_shards",
-    "update_params",
-    "word_evidence_model",
-]
-
-_ENTRIES_PER_SHARD = 15_000
-_MOST_SHARDS = 256  # unless they would hold more than ...
-_MOST_ENTRIES = 2_000_000
+_PASS_LIMITS = PassLimits(max_passes=30, tolerance=1e-3, extrapolate=True)
 
 
-class _Stretch(NamedTuple):
-    """Rows of something that is stored elsewhere."""
-
-    source: Any
-    rows: slice
-
-
-@dataclass(frozen=True)
-class DocumentShard:
-    """Some documents: their words, what is known of their labels, and the votes on them.
-
-    Where log-odds are ``given``, they settle the labels that are not known: words and votes say nothing more. Words and
-    votes that are stored elsewhere are read whenever they are asked for, or once, by ``loaded``.
-    """
-
-    words: Bags | _Stretch
-    known: NDArray[np.int8]
-    said: Votes | _Stretch | None = None
-    given: Array | None = None
-
-    @property
-    def bags(self) -> Bags:
-        """Words of the documents."""
-        return bags_of(self.words.source[self.words.rows]) if isinstance(self.words, _Stretch) else self.words
-
-    @property
-    def votes(self) -> Votes | None:
-        """Votes on the documents."""
-        return self.said.source.take(self.said.rows) if isinstance(self.said, _Stretch) else self.said
-
-    def loaded(self) -> DocumentShard:
-        """The same with everything in memory."""
-        return replace(self, words=self.bags, said=self.votes)
-
-
-class EMRounds(Protocol):
-    """Anything that takes the place of ``em_rounds``."""
-
-    def __call__(
-        self, shards: Sequence[DocumentShard], start: Params, settings: EMSettings
-    ) -> Iterator[tuple[Params, StepInfo]]:
-        """Rounds of EM from a start: parameters and how each went."""
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EMSettings:
-    """How EM runs: what it believes of annotators and documents, and when it stops."""
+    """How EM runs and when it stops."""
 
+    engine: Engine
     annotators: AnnotatorModel | None = None
     inference: str = "joint"
     max_iter: int = 100
     tol: float = 1e-4
-    stopping: PassLimits = field(default_factory=lambda: PassLimits(max_passes=30, tolerance=1e-3, leaps=True))
-    engine: Engine = field(default_factory=Threads)
-    rounds: EMRounds | None = None  # None: ``em``
-    stages: StageStore = field(default_factory=StageStore)
+    pass_limits: PassLimits = _PASS_LIMITS
+    online: OnlineSettings | None = None  # None: batch EM
+    stages: StageStore = NO_CHECKPOINT
 
 
-def cut_shards(
-    counts: CountRows,
-    known: NDArray[np.int8],
-    votes: VoteRows | None = None,
-    n_shards: int | None = None,
-    given: Array | None = None,
-) -> list[DocumentShard]:
-    """Shards of about equal numbers of entries; where they are cut depends on the data alone."""
-    if n_shards is None:
-        n_shards = max(1, min(counts.nnz // _ENTRIES_PER_SHARD, _MOST_SHARDS), counts.nnz // _MOST_ENTRIES)
+@dataclass(eq=False)
+class EMResult:
+    """The parameters with the highest bound in one run of EM, and the history of the run."""
 
-    def words(rows: slice) -> Bags | _Stretch:
-        return bags_of(sparse.csr_array(counts[rows])) if in_memory(counts) else _Stretch(counts, rows)
+    params: Params | None = None
+    bound: float = -np.inf
+    bounds: list[float] = field(default_factory=list)
+    converged: bool = False
+    interrupted: bool = False
+    worst_fall: float = 0.0
+    newton_converged: bool = True
 
-    def said(rows: slice) -> Votes | _Stretch | None:
-        return votes.take(rows) if isinstance(votes, Votes) else None if votes is None else _Stretch(votes, rows)
-
-    return [
-        DocumentShard(
-            words(slice(start, stop)),
-            np.require(known[start:stop], np.int8, ["C", "W"]),
-            said(slice(start, stop)),
-            None if given is None else given[start:stop],
-        )
-        for start, stop in even_ranges(counts.indptr, n_shards)
-    ]
+    def add(self, step: StepInfo) -> None:
+        """Append an iteration; its parameters are kept if their bound is the highest so far."""
+        self.bounds.append(step.bound)
+        self.converged = step.converged
+        self.worst_fall = step.worst_fall
+        self.newton_converged = step.newton_converged
+        if self.params is None or step.bound > self.bound:
+            self.params, self.bound = step.params, step.bound
 
 
-def unlabelled_shards(counts: CountRows, n_classes: int, given: Array | None = None) -> list[DocumentShard]:
-    """Shards of new documents, of whose labels nothing is known; log-odds may be given all the same."""
-    return cut_shards(counts, np.full((counts.shape[0], n_classes), -1, dtype=np.int8), given=given)
+class _Position(NamedTuple):
+    """What an iteration needs besides its parameters."""
 
-
-@dataclass(frozen=True)
-class TrainingData:
-    """Documents and what is known of their labels: labels, votes, and a first guess from both."""
-
-    counts: CountRows
-    known: NDArray[np.int8]
-    guess: Array
-    votes: VoteRows | None = None
-    belief: AnnotatorBelief | None = None  # about annotators, before the first round
-
-    def take(self, rows: Rows) -> TrainingData:
-        """Some of the documents."""
-        votes = None if self.votes is None else take_votes(self.votes, rows)
-        return TrainingData(take_counts(self.counts, rows), self.known[rows], self.guess[rows], votes, self.belief)
-
-    def shards(self) -> list[DocumentShard]:
-        """The documents as EM reads them."""
-        return cut_shards(self.counts, self.known, self.votes)
-
-
-def carried_beliefs(shards: Sequence[DocumentShard], params: Params, inference: str = "joint") -> list[Beliefs | Array]:
-    """Room to carry every document's beliefs from round to round: a mode for tests on small data.
-
-    Only then does the bound never fall; fits in earnest start documents afresh, and keep no state for them.
-    """
-    n_classes, _, n_topics = params.topic_prior.shape
-    room: list[Beliefs | Array] = []
-    for shard in shards:
-        n_docs = len(shard.known)
-        if inference == "joint":
-            room.append(np.full((n_docs, n_classes, n_topics), 1.0 / n_topics))
-            continue
-        gamma = np.broadcast_to(params.topic_prior + 1.0 / n_topics, (n_docs, *params.topic_prior.shape)).copy()
-        delta = np.full((len(shard.bags.words), n_classes), 1.0 / n_classes)
-        room.append(Beliefs(gamma, delta, np.where(shard.known >= 0, shard.known, 0.5)))
-    return room
-
-
-def em_rounds(
-    shards: Sequence[DocumentShard],
-    start: Params,
-    settings: EMSettings,
-    beliefs: Sequence[Beliefs | Array] | None = None,
-    at: Position | None = None,
-) -> Iterator[tuple[Params, StepInfo]]:
-    """Rounds of EM. Each yields parameters and the bound they reach; the last one says whether EM converged.
-
-    A run that was broken off goes on with the parameters of its last round, ``at`` the position that it had.
-    """
-    params = start
-    at = at or Position()
-    before, worst_fall, newton_converged = at.before, at.worst_fall, at.newton_converged
-    work = place_shards(shards, settings, beliefs)
-    for iteration in range(at.iteration, settings.max_iter + 1):
-        stats = e_step_statistics(work, params, settings)
-        bound = lower_bound(stats, params, settings)
-        change = (bound - before) / abs(bound) if np.isfinite(before) else np.inf
-        worst_fall = max(worst_fall, -change)
-        converged = abs(change) < settings.tol
-        yield (
-            params,
-            StepInfo(
-                iteration, bound, change, worst_fall, stats.n_passes, stats.n_unsettled, newton_converged, converged
-            ),
-        )
-        if converged:
-            return
-        params, newton_converged = update_params(params, stats, settings)
-        before = bound
-
-
-def place_shards(
-    shards: Sequence[DocumentShard], settings: EMSettings, beliefs: Sequence[Beliefs | Array] | None = None
-) -> Sequence[_Work]:
-    """Shards where the engine works on them, for several rounds of ``e_step_statistics``."""
-    return settings.engine.place(
-        [_Work(shard, None if beliefs is None else beliefs[k]) for k, shard in enumerate(shards)]
-    )
-
-
-def e_step_statistics(work: Sequence[_Work], params: Params, settings: EMSettings) -> ShardStats:
-    """Sum of the E-steps of all shards."""
-    return settings.engine.total(_stats_of, work, _Rules.of(params, settings))
+    iteration: int = 1
+    previous_bound: float = -np.inf
+    worst_fall: float = 0.0
+    newton_converged: bool = True
 
 
 def run_em(
@@ -240,153 +78,91 @@ def run_em(
     start: Params,
     settings: EMSettings,
     watch: Callable[[StepInfo], object] | None = None,
-    into: EMResult | None = None,
+    result: EMResult | None = None,
 ) -> EMResult:
-    """EM until it converges or its rounds are used up; ``watch`` is told of every round that was not known already.
+    """Alternate E-step and M-step until the bound changes by less than ``tol``, relative to its size.
 
-    What was found is put ``into`` the caller's own ``EMResult``, which then survives an interruption.
+    ``watch`` is called after every iteration that is not restored from a checkpoint. ``result``, if given, is filled in
+    place: if the run is interrupted, the caller has the best parameters so far. Online EM is restored only when it was
+    finished, because it depends on more than its parameters.
     """
-    best = EMResult() if into is None else into
+    result = EMResult() if result is None else result
     stage = settings.stages.stage("em", start.topic_prior, start.topic_words, start.class_prior)
-    known = stage.recall(restored) or Run(EMResult(), start, Position())
-    best.become(known.best)
-    if known.params is None:
-        return best
-    position, other = known.position, settings.rounds
-    rounds = (
-        em_rounds(shards, known.params, settings, None, position) if other is None else other(shards, start, settings)
-    )
-    for params, info in rounds:
-        if other is None:  # rounds of another kind know more than their parameters, and start anew
-            standing = replace(position, newton_converged=info.newton_converged)
-            stage.keep(partial(running_record, params, standing, best.copy()), finished=False)
-        best.see(params, info)
+    params, position, finished = stage.recall(partial(_restore, result)) or (start, _Position(), False)
+    if finished:
+        return result
+    first_iteration, previous_bound, worst_fall, newton_converged = position
+    online = None if settings.online is None else OnlinePasses(shards, start, settings)
+    placed = settings.engine.place(shards) if online is None else shards
+
+    for iteration in range(first_iteration, settings.max_iter + 1):
+        if online is None:
+            stats = total_statistics(placed, params, settings)  # E-step
+            bound = lower_bound(stats, params, settings.annotators)
+            position = _Position(iteration, previous_bound, worst_fall, newton_converged)
+            stage.keep(partial(_record, _copy(result), params, position), finished=False)
+        else:
+            params, stats, bound, newton_converged = online.run_pass()  # E-steps and M-steps over minibatches
+        change = (bound - previous_bound) / abs(bound) if np.isfinite(previous_bound) else np.inf
+        worst_fall = max(worst_fall, -change)
+        converged = abs(change) < settings.tol
+        step = StepInfo(
+            iteration=iteration,
+            bound=bound,
+            change=change,
+            worst_fall=worst_fall,
+            n_passes=stats.n_passes,
+            n_unsettled=stats.n_unsettled,
+            newton_converged=newton_converged,
+            converged=converged,
+            is_estimate=online is not None,
+            params=params,
+        )
+        result.add(step)
         if watch is not None:
-            watch(info)
-        position = Position.after(info)
-    stage.keep(partial(finished_record, best))
-    return best
+            watch(step)
+        if converged or iteration == settings.max_iter:
+            break
+        previous_bound = bound
+        if online is None:
+            params, newton_converged = update_params(params, stats, settings.annotators)  # M-step
+
+    stage.keep(partial(_record, result))
+    return result
 
 
-def label_probs(shards: Sequence[DocumentShard], params: Params, settings: EMSettings) -> Array:
-    """Δ (documents, classes) under fixed parameters: the consensus."""
-    return np.concatenate(list(settings.engine.each(_probs_of, shards, _Rules.of(params, settings))))
+# Checkpoints. A record of a run in progress holds the parameters of an iteration before it is added to the result.
 
 
-def word_evidence_model(params: Params, temper: Temperature) -> WordEvidenceModel:
-    """Reader of new documents under fixed parameters."""
-    return WordEvidenceModel(class_word_probs(params), temper, base_rate.log_odds(params.class_prior))
+def _copy(result: EMResult) -> EMResult:
+    return replace(result, bounds=list(result.bounds))
 
 
-def evidence_of_shards(
-    shards: Sequence[DocumentShard], reader: WordEvidenceModel, settings: EMSettings
-) -> WordEvidence:
-    """What the words of documents say for each class (maths, eqs. 32-35)."""
-    parts = list(settings.engine.each(_explained_by, shards, reader))
-    return WordEvidence(
-        np.concatenate([part.evidence for part in parts]),
-        np.concatenate([part.beliefs for part in parts]),
-        sum(part.n_unsettled for part in parts),
+def _record(result: EMResult, params: Params | None = None, position: _Position | None = None) -> StageRecord:
+    arrays = {} if result.params is None else add_prefix("best", params_to_arrays(result.params))
+    state = asdict(replace(result, params=None))
+    del state["params"], state["interrupted"]
+    if params is not None and position is not None:
+        arrays |= add_prefix("now", params_to_arrays(params))
+        state["position"] = position._asdict()
+    return StageRecord(arrays, state)
+
+
+def _restore(result: EMResult, record: StageRecord) -> tuple[Params, _Position, bool]:
+    """Fill the result from a record; returns where the run continues, and whether it was finished."""
+    state, best = record.state, strip_prefix("best", record.arrays)
+    restored = EMResult(
+        params=params_from_arrays(best) if best else None,
+        bound=float(state["bound"]),
+        bounds=[float(bound) for bound in state["bounds"]],
+        converged=bool(state["converged"]),
+        worst_fall=float(state["worst_fall"]),
+        newton_converged=bool(state["newton_converged"]),
     )
-
-
-def topic_shares_of_shards(shards: Sequence[DocumentShard], params: Params, settings: EMSettings) -> Array:
-    """(documents, topics): shares under fixed parameters; log-odds that are given settle labels."""
-    return np.concatenate(list(settings.engine.each(_shares_of, shards, _Rules.of(params, settings))))
-
-
-class _Work(NamedTuple):
-    """A shard, and the beliefs that are carried from round to round, if any are."""
-
-    shard: DocumentShard
-    beliefs: Beliefs | Array | None
-
-    def loaded(self) -> _Work:
-        """The same with everything in memory."""
-        return self._replace(shard=self.shard.loaded())
-
-
-class _Rules(NamedTuple):
-    """What the documents of every shard are judged by: no more than an E-step needs, since it may travel."""
-
-    params: Params
-    annotators: AnnotatorModel | None
-    inference: str
-    stopping: PassLimits
-
-    @classmethod
-    def of(cls, params: Params, settings: EMSettings) -> _Rules:
-        slim = replace(params, topic_words=params.word_weights.T, word_counts=None, word_prior=None)
-        _ = slim.word_weights  # computed once, before threads ask for it
-        return cls(slim, settings.annotators, settings.inference, settings.stopping)
-
-
-def _explained_by(shard: DocumentShard, reader: WordEvidenceModel) -> WordEvidence:
-    return word_evidence_of(shard.bags, reader)
-
-
-def _stats_of(work: _Work, rules: _Rules) -> ShardStats:
-    return _shard_step(work.shard, rules, work.beliefs)[0]
-
-
-def _probs_of(shard: DocumentShard, rules: _Rules) -> Array:
-    return _shard_step(shard, rules)[1]
-
-
-def _shares_of(shard: DocumentShard, rules: _Rules) -> Array:
-    log_odds = _prior_log_odds(shard, rules.params)
-    if shard.given is not None:
-        log_odds = np.ascontiguousarray(shard.given)
-    labels = Labels(shard.known, log_odds, fixed=shard.given is not None)
-    return topic_shares(shard.bags, labels, rules.params, rules.stopping, inference=rules.inference)
-
-
-def _prior_log_odds(shard: DocumentShard, params: Params) -> Array:
-    return np.ascontiguousarray(np.broadcast_to(base_rate.log_odds(params.class_prior), shard.known.shape))
-
-
-def _shard_step(
-    shard: DocumentShard, rules: _Rules, beliefs: Beliefs | Array | None = None
-) -> tuple[ShardStats, Array]:
-    """E-step of a shard, with the votes counted in: prior and votes reach the kernel as log-odds (maths, eq. 6)."""
-    params, annotators = rules.params, rules.annotators
-    log_odds = _prior_log_odds(shard, params)
-
-    def step(labels: Labels) -> tuple[ShardStats, Array]:
-        return e_step(shard.bags, labels, params, rules.stopping, beliefs, inference=rules.inference)
-
-    if shard.given is not None:
-        return step(Labels(shard.known, np.where(shard.known >= 0, log_odds, shard.given), fixed=True))
-    votes = shard.votes
-    if votes is None or annotators is None or params.annotators is None:
-        return step(Labels(shard.known, log_odds))
-    said = annotators.evidence(votes, params.annotators)
-    stats, probs = step(Labels(shard.known, log_odds + said.log_odds))
-    counted = annotators.count(votes, probs)
-    return replace(stats, vote_counts=counted, bound=stats.bound + float(said.absent.sum())), probs
-
-
-def lower_bound(stats: ShardStats, params: Params, settings: EMSettings) -> float:
-    """Documents' parts, log p(λ = 0), and the cost of q(β) and of q(annotators) (maths, eqs. 12, 18, 31)."""
-    labels = stats.n_docs * float(np.log1p(-params.class_prior).sum())
-    crowd = 0.0
-    if settings.annotators is not None and params.annotators is not None:
-        crowd = settings.annotators.divergence(params.annotators)
-    return stats.bound + labels - topic_divergence(params) - crowd
-
-
-def update_params(params: Params, stats: ShardStats, settings: EMSettings) -> tuple[Params, bool]:
-    """Parameters of the M-step, and whether Newton's method came to rest."""
-    topics = update_topics(params, stats)
-    belief = params.annotators
-    if settings.annotators is not None and belief is not None and stats.vote_counts.size:
-        belief = settings.annotators.update(stats.vote_counts, belief)
-    following = Params(
-        topic_prior=topics.topic_prior,
-        topic_words=topics.topic_words,
-        class_prior=base_rate.update(stats.label_sums, stats.n_docs),
-        word_counts=topics.word_counts,
-        word_prior=topics.word_prior,
-        annotators=belief,
-    )
-    return following, topics.newton_converged
+    finished = "position" not in state
+    params = restored.params if finished else params_from_arrays(strip_prefix("now", record.arrays))
+    if params is None:
+        raise ValueError("it holds no parameters")
+    position = _Position(**state.get("position", {}))
+    vars(result).update(vars(restored))
+    return params, position, finished

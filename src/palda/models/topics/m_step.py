@@ -1,54 +1,93 @@
-"""M-step: parameters of topics and documents from the sums of the E-step."""
+"""M-step: parameters from the statistics of the E-step, and the statistics that given parameters correspond to."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import digamma
 
 from palda.models.topics.dirichlet import fit_dirichlet, fit_symmetric_dirichlet
+from palda.models.topics.parameters import Params, SufficientStats, estimate_base_rates
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from palda.models.topics.parameters import Params, ShardStats
+    from palda.models.crowd import AnnotatorModel
 
     Array = NDArray[np.float64]
 
-__all__ = ["NewTopics", "update_topics"]
+__all__ = ["implied_stats", "update_params"]
 
 
-class NewTopics(NamedTuple):
-    """Topic parameters after an M-step, and whether its Newton steps came to rest."""
+def update_params(
+    params: Params, stats: SufficientStats, annotators: AnnotatorModel | None = None
+) -> tuple[Params, bool]:
+    """New parameters, and whether Newton's method converged.
 
-    topic_prior: Array
-    topic_words: Array
-    word_counts: Array | None
-    word_prior: float | None
-    newton_converged: bool
-
-
-def update_topics(params: Params, stats: ShardStats) -> NewTopics:
-    """α by Newton, β in closed form or q(β) and η when smoothed (maths, eqs. 16, 17 and 19)."""
+    α by Newton's method, β in closed form or q(β) and η when smoothed (maths, eqs. 16, 17 and 19); ξ is the mean of Δ.
+    """
     n_classes, _, n_topics = params.topic_prior.shape
     fitted = fit_dirichlet(
         params.topic_prior.reshape(n_classes * 2, n_topics),
         stats.log_theta.reshape(n_classes * 2, n_topics),
         stats.n_blocks.ravel(),
     )
-    topic_prior = fitted.value.reshape(params.topic_prior.shape)
+    converged = fitted.converged
     counts = np.ascontiguousarray(stats.word_counts.T)
+    word_counts: Array | None = None
+    word_prior: float | None = None
     if params.word_prior is None:
-        return NewTopics(topic_prior, _normalised(counts, params.topic_words), None, None, fitted.converged)
-    word_counts = counts + params.word_prior
-    totals = word_counts.sum(axis=1, keepdims=True)
-    log_sum = float(np.sum(digamma(word_counts) - digamma(totals)))
-    word_prior, rested = fit_symmetric_dirichlet(params.word_prior, log_sum, *word_counts.shape)
-    return NewTopics(topic_prior, word_counts / totals, word_counts, word_prior, fitted.converged and rested)
+        totals = counts.sum(axis=1, keepdims=True)
+        # a topic without any word keeps its distribution
+        topic_words = np.where(totals > 0, counts / np.where(totals > 0, totals, 1.0), params.topic_words)
+    else:
+        word_counts = counts + params.word_prior
+        totals = word_counts.sum(axis=1, keepdims=True)
+        log_sum = float(np.sum(digamma(word_counts) - digamma(totals)))
+        word_prior, prior_converged = fit_symmetric_dirichlet(params.word_prior, log_sum, *word_counts.shape)
+        topic_words = word_counts / totals
+        converged = converged and prior_converged
+    belief = params.annotators
+    if annotators is not None and belief is not None and stats.vote_counts.size:
+        belief = annotators.update(stats.vote_counts, belief)
+    updated = Params(
+        topic_prior=fitted.value.reshape(params.topic_prior.shape),
+        topic_words=topic_words,
+        class_prior=estimate_base_rates(stats.label_sums, stats.n_docs),
+        word_counts=word_counts,
+        word_prior=word_prior,
+        annotators=belief,
+    )
+    return updated, converged
 
 
-def _normalised(counts: Array, before: Array) -> Array:
-    """Rows that sum to one; a topic that wrote no word stays as it was."""
-    totals = counts.sum(axis=1, keepdims=True)
-    return np.where(totals > 0, counts / np.where(totals > 0, totals, 1.0), before)
+def implied_stats(params: Params, n_docs: float, n_tokens: float, vote_counts: Array | None = None) -> SufficientStats:
+    """Statistics of so many documents and tokens whose M-step gives the parameters back (maths, eq. 59).
+
+    In an exponential family a maximum and the means it was fitted to determine each other. Parameters and the number
+    of documents are therefore all that must be stored to continue EM with other documents. The number of blocks is that
+    of hard labels. An α at its limit is taken for a maximum inside; topics that are not smoothed share the tokens as
+    documents with the base rates would.
+    """
+    present = n_docs * params.class_prior
+    n_blocks = np.stack((n_docs - present, present), axis=1)
+    mean_log = digamma(params.topic_prior) - digamma(params.topic_prior.sum(axis=2, keepdims=True))
+    if params.word_counts is not None and params.word_prior is not None:
+        word_counts = np.maximum(params.word_counts - params.word_prior, 0.0)
+        word_counts *= n_tokens / max(float(word_counts.sum()), np.finfo(float).tiny)
+    else:
+        means = params.topic_prior / params.topic_prior.sum(axis=2, keepdims=True)
+        shares = np.einsum("ij,ijt->t", n_blocks, means) / max(float(n_blocks.sum()), np.finfo(float).tiny)
+        word_counts = n_tokens * shares[:, None] * params.topic_words
+    return SufficientStats(
+        word_counts=np.ascontiguousarray(word_counts.T),
+        log_theta=n_blocks[:, :, None] * mean_log,
+        n_blocks=n_blocks,
+        label_sums=present,
+        vote_counts=np.zeros(0) if vote_counts is None else vote_counts,
+        bound=0.0,
+        n_docs=int(n_docs),
+        n_passes=0,
+        n_unsettled=0,
+    )

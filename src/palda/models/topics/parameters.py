@@ -1,4 +1,4 @@
-"""What the model knows (``Params``), what a shard says (``ShardStats``), what a step did (``StepInfo``)."""
+"""Parameters of the topic model, the statistics they are estimated from, and the record of one EM iteration."""
 
 from __future__ import annotations
 
@@ -9,19 +9,34 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import digamma
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from palda.engine import add_prefix, strip_prefix
+from palda.models.crowd import AnnotatorBelief
 
-    from palda.models.crowd import AnnotatorBelief
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
 
-__all__ = ["Params", "ShardStats", "StepInfo"]
+__all__ = [
+    "Params",
+    "StepInfo",
+    "SufficientStats",
+    "base_rate_log_odds",
+    "belief_from_arrays",
+    "belief_to_arrays",
+    "estimate_base_rates",
+    "params_from_arrays",
+    "params_to_arrays",
+]
+
+_MIN_BASE_RATE = 1e-6  # ξ is maximised within [1e-6, 1 - 1e-6]: a class without any document may still exist
 
 
 @dataclass(frozen=True)
 class Params:
-    """Everything that EM learns, as plain arrays."""
+    """Everything that EM estimates, as plain arrays."""
 
     topic_prior: Array  # α, (classes, 2, topics)
     topic_words: Array  # β, (topics, words); its posterior mean when smoothed
@@ -32,7 +47,7 @@ class Params:
 
     @property
     def smoothed(self) -> bool:
-        """Whether topics have a prior of their own."""
+        """Whether topics have a Dirichlet prior."""
         return self.word_counts is not None
 
     @cached_property
@@ -44,43 +59,108 @@ class Params:
         return np.ascontiguousarray(np.exp(expected).T)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is learned, without what can be computed from it again."""
+        """The fields alone; ``word_weights`` can be computed again."""
         return {spec.name: getattr(self, spec.name) for spec in fields(self)}
 
 
 @dataclass(frozen=True)
-class ShardStats:
-    """Sums over documents; those of two shards add up to those of both."""
+class SufficientStats:
+    """Sums over documents that the M-step needs; the sums of two shards add up to those of both."""
 
     word_counts: Array  # (words, topics)
     log_theta: Array  # Σ E[log θ], (classes, 2, topics)
     n_blocks: Array  # (classes, 2)
     label_sums: Array  # Σ Δ, (classes,)
-    vote_counts: Array  # what the annotator model counts; of length 0 without votes
+    vote_counts: Array  # expected counts of the annotator model; of length 0 without votes
     bound: float
     n_docs: int
     n_passes: int
     n_unsettled: int
 
-    def __add__(self, other: ShardStats) -> ShardStats:
-        return ShardStats(*(getattr(self, spec.name) + getattr(other, spec.name) for spec in fields(self)))
+    def __add__(self, other: SufficientStats) -> SufficientStats:
+        return SufficientStats(*(getattr(self, spec.name) + getattr(other, spec.name) for spec in fields(self)))
 
 
 @dataclass(frozen=True)
 class StepInfo:
-    """How one round of EM went."""
+    """One iteration of EM."""
 
     iteration: int
     bound: float
-    """Lower bound of the log-likelihood of words, labels and votes under the parameters that go with this; of online EM
-    an estimate of it."""
+    """Lower bound of the log-likelihood of words, labels and votes under ``params``; an estimate in online EM."""
     change: float
-    """Growth of the bound since the last round, relative to its size; infinite in the first round."""
+    """Growth of the bound since the last iteration, relative to its size; infinite in the first iteration."""
     worst_fall: float
-    """Largest relative fall of the bound in any round so far; 0 if it never fell."""
+    """Largest relative fall of the bound in any iteration so far; 0 if it never fell."""
     n_passes: int
     n_unsettled: int
     newton_converged: bool
     converged: bool
     is_estimate: bool = False
-    """Whether the documents' parts of the bound are each under the parameters of the step that read them."""
+    """Whether each document's part of the bound belongs to the parameters of the online step that read it."""
+    params: Params | None = None
+
+
+def estimate_base_rates(label_sums: Array, n_docs: int) -> Array:
+    """ξ (classes,), the mean of Δ over documents (maths, eq. 14)."""
+    return np.clip(label_sums / max(n_docs, 1), _MIN_BASE_RATE, 1.0 - _MIN_BASE_RATE)
+
+
+def base_rate_log_odds(class_prior: Array) -> Array:
+    """logit ξ (classes,)."""
+    return np.log(class_prior) - np.log1p(-class_prior)
+
+
+def params_to_arrays(params: Params) -> dict[str, NDArray[Any]]:
+    """Parameters as named arrays of a file."""
+    values = {
+        "topic_prior": params.topic_prior,
+        "topic_words": params.topic_words,
+        "class_prior": params.class_prior,
+        "word_counts": params.word_counts,
+        "word_prior": params.word_prior,
+    }
+    arrays = {name: np.asarray(value) for name, value in values.items() if value is not None}
+    return arrays | ({} if params.annotators is None else add_prefix("annotators", belief_to_arrays(params.annotators)))
+
+
+def params_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Params:
+    """Parameters from the arrays of a file; ``ValueError`` if their shapes or types do not agree."""
+    n_classes, _, n_topics = arrays["topic_prior"].shape
+    n_words = arrays["topic_words"].shape[-1]
+    shapes = {
+        "topic_prior": (n_classes, 2, n_topics),
+        "topic_words": (n_topics, n_words),
+        "class_prior": (n_classes,),
+        "word_counts": (n_topics, n_words),
+        "word_prior": (),
+    }
+    stored = {name: arrays[name] for name in shapes if name in arrays}
+    for name, array in stored.items():
+        if array.shape != shapes[name] or array.dtype != np.float64 or not np.isfinite(array).all():
+            raise ValueError(f"the array {name!r} does not fit the others")
+    if ("word_counts" in stored) != ("word_prior" in stored):
+        raise ValueError("of 'word_counts' and 'word_prior' one is missing")
+    return Params(
+        topic_prior=stored["topic_prior"],
+        topic_words=stored["topic_words"],
+        class_prior=stored["class_prior"],
+        word_counts=stored.get("word_counts"),
+        word_prior=float(stored["word_prior"]) if "word_prior" in stored else None,
+        annotators=belief_from_arrays(strip_prefix("annotators", arrays)),
+    )
+
+
+def belief_to_arrays(belief: AnnotatorBelief) -> dict[str, NDArray[Any]]:
+    """The annotators' posterior as named arrays of a file."""
+    return {"posterior": belief.posterior, "pool": belief.pool, "own": belief.own}
+
+
+def belief_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> AnnotatorBelief | None:
+    """The annotators' posterior from the arrays of a file; None without arrays."""
+    if not arrays:
+        return None
+    belief = AnnotatorBelief(posterior=arrays["posterior"], pool=arrays["pool"], own=arrays["own"])
+    if belief.own.shape != belief.posterior.shape or belief.pool.shape != belief.posterior.shape[1:]:
+        raise ValueError("the arrays of annotators do not fit each other")
+    return belief

@@ -1,4 +1,4 @@
-"""Where EM starts: topics that tell classes apart, and random documents where topics are left over."""
+"""Start of EM: topics that distinguish classes, and random documents for the remaining topics."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ __all__ = ["START_TOPIC_PRIOR", "START_WORD_PRIOR", "default_n_topics", "first_p
 
 START_TOPIC_PRIOR = 0.15
 START_WORD_PRIOR = 0.1
-_TIE = 1.5  # what α of a block adds for the topic that is its own
-_OVERALL = 0.1  # share of the corpus mean in every topic, so that none starts without a word
+_OWN_TOPIC_PRIOR = 1.5  # added to α of a block for its own topic
+_CORPUS_SHARE = 0.1  # share of the corpus mean in every topic, so that every topic starts with all words
 _NOISE = 0.1  # no two topics start equal, even if two classes or documents are
-_RIDGE = 1e-3  # of the mean diagonal: classes that always come together share what they say
+_RIDGE = 1e-3  # of the mean diagonal: classes that always occur together share their words
 _DOCS_PER_TOPIC, _TOKENS_PER_TOPIC = 10, 500
-_LEAST_TOPICS, _MOST_TOPICS = 10, 160
-_LEAST_MASS = 1e-9  # of all tokens; a block that says less has nothing of its own to say
+_MIN_TOPICS, _MAX_TOPICS = 10, 160
+_MIN_MASS = 1e-9  # share of all tokens below which a block gets no topic of its own
 
 
 def default_n_topics(counts: CountRows, n_classes: int) -> int:
-    """Number of topics when nobody says: one for ten documents and 500 tokens, at most 160, at least one a class.
+    """Default number of topics: one per ten documents and 500 tokens, at most 160, at least one more than classes.
 
-    On the five public data sets more topics predict held-out labels better, up to about 160; fewer than classes do
-    badly, since topics that no class can call its own tell it from no other.
+    On the five public data sets more topics predict held-out labels better, up to about 160. Fewer topics than classes
+    do badly, because a class without a topic of its own cannot be told from others.
     """
     tokens = float(word_totals(counts).sum())
-    enough = min(counts.shape[0] / _DOCS_PER_TOPIC, tokens / _TOKENS_PER_TOPIC, _MOST_TOPICS)
-    return max(int(enough), n_classes + 1, _LEAST_TOPICS)
+    supported = min(counts.shape[0] / _DOCS_PER_TOPIC, tokens / _TOKENS_PER_TOPIC, _MAX_TOPICS)
+    return max(int(supported), n_classes + 1, _MIN_TOPICS)
 
 
 def first_params(
@@ -51,11 +51,11 @@ def first_params(
 ) -> Params:
     """Parameters before the first E-step.
 
-    With θ at its mean, words are written at the rate Σ_i P_{i,λ_i} / C: linear in the labels. Regressing the words on
-    ``guess``, the probabilities (documents, classes) of the labels, gives what each class says more when present, and
-    what it says more when absent. Classes that are present get these as topics of their own, those that say most
-    first; one topic of everyday words serves all that are absent; then absences get topics of their own. Topics left
-    over start from random documents, as all of them do without a guess.
+    With θ at its mean, word rates are Σ_i P_{i,λ_i} / C: linear in the labels. Regressing the words on ``guess``, the
+    label probabilities (documents, classes), gives the words that are more frequent when a class is present, and those
+    that are more frequent when it is absent. The present state of each class gets the former as its own topic, the
+    classes with most tokens first; all absent states share one topic with the corpus mean; then absent states get their
+    own topics. Remaining topics start from random documents, as all topics do without a guess.
     """
     n_classes = len(class_prior)
     overall, lengths = word_totals(counts), document_lengths(counts)
@@ -64,55 +64,55 @@ def first_params(
     if guess is not None:
         own = _own_topics(counts, lengths, guess, topic_prior)
     topics = np.concatenate((own, _random_documents(counts, lengths, n_topics - len(own), rng)))
-    topics = _normalised(topics) + _OVERALL * _normalised(overall[None])
+    topics = _normalised(topics) + _CORPUS_SHARE * _normalised(overall[None])
     topics *= 1.0 + _NOISE * rng.random(topics.shape)
     return _params(topic_prior, _normalised(topics), class_prior, overall, smoothing)
 
 
 def _own_topics(counts: CountRows, lengths: Array, guess: Array, topic_prior: Array) -> Array:
-    """(at most T, words): topics that blocks call their own; ``topic_prior`` is made to lean towards them."""
+    """(at most T, words): topics of single blocks; their entries of ``topic_prior`` are raised in place."""
     n_topics = topic_prior.shape[2]
-    said = _said_by_blocks(counts, lengths, guess)
-    present, absent = (_loud(said[:, state], lengths, guess if state else 1.0 - guess) for state in (1, 0))
-    everyday = word_totals(counts)[None]
+    rates = _block_rates(counts, lengths, guess)
+    present, absent = (_distinct_classes(rates[:, state], lengths, guess if state else 1.0 - guess) for state in (1, 0))
+    shared = word_totals(counts)[None]
     if len(present) + len(absent) == n_topics:
-        everyday = everyday[:0]  # every block has a topic of its own, and there is no room for more
-    present = present[: n_topics - len(everyday)]
-    absent = absent[: n_topics - len(everyday) - len(present)]
-    topic_prior[present, 1, np.arange(len(present))] += _TIE
-    topic_prior[:, 0, len(present) : len(present) + len(everyday)] += _TIE
-    topic_prior[absent, 0, len(present) + len(everyday) + np.arange(len(absent))] += _TIE
-    return np.concatenate((said[present, 1], everyday, said[absent, 0]))
+        shared = shared[:0]  # every block has its own topic, and no topic is left
+    present = present[: n_topics - len(shared)]
+    absent = absent[: n_topics - len(shared) - len(present)]
+    topic_prior[present, 1, np.arange(len(present))] += _OWN_TOPIC_PRIOR
+    topic_prior[:, 0, len(present) : len(present) + len(shared)] += _OWN_TOPIC_PRIOR
+    topic_prior[absent, 0, len(present) + len(shared) + np.arange(len(absent))] += _OWN_TOPIC_PRIOR
+    return np.concatenate((rates[present, 1], shared, rates[absent, 0]))
 
 
-def _said_by_blocks(counts: CountRows, lengths: Array, guess: Array) -> Array:
-    """(classes, 2, words): rate of each word that comes with a class's absence, and with its presence.
+def _block_rates(counts: CountRows, lengths: Array, guess: Array) -> Array:
+    """(classes, 2, words): excess rate of each word when a class is absent, and when it is present.
 
-    Least squares, each document weighted by its length, and centred: of what a class says in both states nothing is
-    known, and a class that is the same everywhere has nothing to tell.
+    Least squares, each document weighted by its length. Labels are centred, because words that a class has in both
+    states cannot be attributed to it; a class with the same label everywhere gets zeros.
     """
     total = max(float(lengths.sum()), 1.0)
     centred = guess - lengths @ guess / total
     gram = centred.T @ (lengths[:, None] * centred)
-    gram[np.diag_indices_from(gram)] += _RIDGE * np.trace(gram) / len(gram) + _LEAST_MASS * total
+    gram[np.diag_indices_from(gram)] += _RIDGE * np.trace(gram) / len(gram) + _MIN_MASS * total
     present = np.linalg.solve(gram, weighted_sums(counts, centred).T)
     return np.stack((np.maximum(-present, 0.0), np.maximum(present, 0.0)), axis=1)
 
 
-def _loud(said: Array, lengths: Array, probs: Array) -> NDArray[np.intp]:
-    """Classes that say something in a state, those first that wrote most tokens in it."""
-    tokens = (lengths @ probs) * said.sum(axis=1)
+def _distinct_classes(rates: Array, lengths: Array, probs: Array) -> NDArray[np.intp]:
+    """Classes with words of their own in a state, in descending order of their tokens."""
+    tokens = (lengths @ probs) * rates.sum(axis=1)
     order = np.argsort(-tokens, kind="stable")
-    loud: NDArray[np.intp] = order[tokens[order] > _LEAST_MASS * lengths.sum()]
-    return loud
+    distinct: NDArray[np.intp] = order[tokens[order] > _MIN_MASS * lengths.sum()]
+    return distinct
 
 
 def _random_documents(counts: CountRows, lengths: Array, size: int, rng: np.random.Generator) -> Array:
-    """Word counts of random documents that have words, different ones as long as there are enough."""
-    filled = np.flatnonzero(lengths > 0)
+    """(size, words): word counts of random documents that have words; none is repeated before all are used."""
+    with_words = np.flatnonzero(lengths > 0)
     rows = np.zeros((size, counts.shape[1]))
-    for start in range(0, size if len(filled) else 0, max(len(filled), 1)):
-        chosen = rng.permutation(filled)[: size - start]
+    for start in range(0, size if len(with_words) else 0, max(len(with_words), 1)):
+        chosen = rng.permutation(with_words)[: size - start]
         rows[start : start + len(chosen)] = counts[chosen].toarray()
     return rows
 
