@@ -1,4 +1,4 @@
-"""Model files that bring along how texts become counts, the texts, and the votes."""
+"""Model files with words, texts and votes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import palda
 from palda import PALDA, CrowdPALDA, TextWords, ValueWords, simulate
-from palda.data import Corpus, Values
+from palda.data import Corpus, Values, names_array
 from palda.estimators import ModelFileError, load_state, save_state
 
 NEWS = simulate.newsroom(30, seed=2)
@@ -111,7 +111,7 @@ def test_abstentions_and_unusual_texts_survive_save_and_load(tmp_path: Path) -> 
 def test_value_words_survive_save_and_load(tmp_path: Path, scope: Any, named: bool) -> None:
     numbers = np.random.default_rng(0).normal(size=(30, 4))
     numbers[:, 2] = np.nan
-    given: Any = Values(numbers, palda.data.documents.names_array("abcd"), NEWS.doc_ids) if named else numbers
+    given: Any = Values(numbers, names_array("abcd"), NEWS.doc_ids) if named else numbers
     words = ValueWords(n_bins=3, n_words=4, scope=scope).fit(given)
     counts = words.transform(given)
     fitted = PALDA(**QUICK).fit(counts, NEWS.labels)

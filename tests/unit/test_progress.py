@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from palda import PALDA, CrowdPALDA, simulate
-from palda.estimators import Progress
+from palda.estimators import Progress, duration
 from palda.models.topics import StepInfo
 
 LINE = re.compile(r"palda: iteration +(\d+)  bound (-?[\d.e+]+)(  change [+-]\d\.\de[+-]\d\d)?  (done|about .* left)")
@@ -35,36 +35,31 @@ def test_nothing_is_written_without_verbose(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr() == ("", "")
 
 
-def seconds_left(monkeypatch: pytest.MonkeyPatch, changes: list[float], max_iter: int, tol: float) -> float:
-    """Estimate after rounds of one second each."""
-    clock = iter(float(second) for second in range(1000))
-    monkeypatch.setattr("palda.estimators.progress.time.monotonic", lambda: next(clock))
+@pytest.mark.parametrize(
+    ("changes", "max_iter", "tol", "n_left"),
+    [
+        ([np.inf, *(2.0**-k for k in range(6))], 100, 2.0**-15, 10),  # halve from 2^-5 to 2^-15
+        ([np.inf, 0.1, 0.1, 0.2], 20, 1e-5, 16),  # do not shrink
+        ([np.inf, 0.1, 0.01], 20, 0.0, 17),  # never reach a tolerance of 0
+    ],
+)
+def test_time_left_follows_shrinking_changes_to_the_tolerance_or_max_iter(
+    changes: list[float], max_iter: int, tol: float, n_left: int,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    clock = iter(float(second) for second in range(1000))  # one second per iteration
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
     progress = Progress(verbose=1, max_iter=max_iter, tol=tol)
-    seen: list[float] = []
-    monkeypatch.setattr("palda.estimators.progress._duration", lambda seconds: seen.append(seconds) or "")
     for position, change in enumerate(changes, start=1):
         progress.step(info(position, -100.0, change))
-    return seen[-1]
-
-
-def test_time_left_extrapolates_shrinking_changes_to_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
-    changes = [np.inf, *(2.0**-k for k in range(6))]
-    assert seconds_left(monkeypatch, changes, max_iter=100, tol=2.0**-15) == pytest.approx(10.0, abs=1.0)
-
-
-def test_time_left_counts_all_iterations_if_changes_do_not_shrink(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert seconds_left(monkeypatch, [np.inf, 0.1, 0.1, 0.2], max_iter=20, tol=1e-5) == pytest.approx(16.0)
-    assert seconds_left(monkeypatch, [np.inf, 0.1, 0.01], max_iter=20, tol=0.0) == pytest.approx(17.0)
+    monkeypatch.undo()
+    assert capsys.readouterr().err.splitlines()[-1].endswith(f"about {n_left} s left")
 
 
 @pytest.mark.parametrize("seconds", [0.2, 40.0, 600.0, 9000.0])
 def test_durations_are_in_seconds_minutes_or_hours(seconds: float) -> None:
-    from palda.estimators.progress import _duration
-
     expected = {0.2: "0 s", 40.0: "40 s", 600.0: "10 min", 9000.0: "2.5 h"}
-    assert _duration(seconds) == expected[seconds]
+    assert duration(seconds) == expected[seconds]
 
 
 @pytest.mark.parametrize("crowd", [False, True])

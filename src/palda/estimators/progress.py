@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from palda.models.topics import StepInfo
 
-__all__ = ["Progress", "note"]
+__all__ = ["Progress", "duration", "note"]
 
 
 def note(text: str) -> None:
@@ -35,7 +35,7 @@ class Progress:
             return
         self._changes.append(info.change)
         change = "" if np.isinf(info.change) else f"  change {info.change:+.1e}"
-        left = "done" if info.converged else f"about {_duration(self._seconds_left(info))} left"
+        left = "done" if info.converged else f"about {duration(self._seconds_left(info))} left"
         sys.stderr.write(f"palda: iteration {info.iteration:3d}  bound {info.bound:.6g}{change}  {left}\n")
 
     def _seconds_left(self, info: StepInfo) -> float:
@@ -49,7 +49,8 @@ class Progress:
         return per_iteration * n_left
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Seconds as text, in seconds, minutes or hours."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

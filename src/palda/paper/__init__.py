@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from palda.paper.methods import METHODS, REFERENCES, Fitted, Method, new_cell
     from palda.paper.page import update_page
     from palda.paper.plots import save
-    from palda.paper.results import command_of, duration, stored_records, write_results
+    from palda.paper.results import command_of, stored_records, write_results
     from palda.paper.runner import RUN_CELL, Outcome, run, usable_cores
     from palda.paper.tables import Column, Stat, Table, shown, stat, summarise, to_csv, to_markdown, to_records
     from palda.paper.tasks import aggregated, load_task, part_of
@@ -65,7 +65,6 @@ __all__ = [
     "command_of",
     "dawid_skene",
     "dependence_tree",
-    "duration",
     "generator",
     "grouped",
     "load_task",
@@ -124,7 +123,6 @@ _HOMES = {
     "command_of": "palda.paper.results",
     "dawid_skene": "palda.paper.baselines.on_labels",
     "dependence_tree": "palda.paper.baselines.bayesian_chains",
-    "duration": "palda.paper.results",
     "generator": "palda.paper.baselines.rival",
     "grouped": "palda.paper.cells",
     "load_task": "palda.paper.tasks",

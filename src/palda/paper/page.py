@@ -9,8 +9,9 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from palda.errors import PaldaError
+from palda.estimators import duration
 from palda.paper.experiments import EXPERIMENTS
-from palda.paper.results import command_of, duration, stored_records
+from palda.paper.results import command_of, stored_records
 from palda.paper.tables import to_markdown
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from palda.paper.experiments.base import Experiment
     from palda.paper.tables import Table
 
-__all__ = ["command_of", "duration", "stored_records", "write_results"]
+__all__ = ["command_of", "stored_records", "write_results"]
 
 
 def stored_records(experiment: Experiment, store: Store) -> list[CellRecord]:
@@ -79,10 +79,3 @@ def write_results(
     for name, figure in experiment.figures(records).items():
         paths += save(figure, folder, name)
     return paths
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people say them."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

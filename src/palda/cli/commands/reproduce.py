@@ -188,7 +188,7 @@ class _Progress:
 
     def finished(self, record: CellRecord, left: float) -> None:
         """A cell has finished."""
-        from palda.paper import duration
+        from palda.estimators import duration
 
         self._n_done += 1
         if self._bar is None:
@@ -216,6 +216,6 @@ class _Progress:
 
 
 def _remaining(seconds: float) -> str:
-    from palda.paper import duration
+    from palda.estimators import duration
 
     return f"about {duration(seconds)} left"
