@@ -1,4 +1,4 @@
-"""What CrowdPALDA makes of votes, gold labels, silence and earlier work."""
+"""CrowdPALDA: consensus, annotator quality, gold labels, annotator priors and suggestions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMNS = ["annotator", "quality", "low", "high", "sensitivity", "specificity", 
 
 
 def fitted(annotators: str = "two_coin", label_prior: str = "words") -> CrowdPALDA:
-    return fit_once(annotators, label_prior)  # the cache tells defaults from the same values given
+    return fit_once(annotators, label_prior)  # the cache treats defaults and equal arguments as different
 
 
 @cache
@@ -90,12 +90,12 @@ def test_new_annotators_get_the_pool_prior_and_unknown_classes_are_refused() -> 
 
 def test_consensus_without_votes_equals_predict_proba() -> None:
     model = CrowdPALDA(**QUICK).fit(X, VOTES)
-    silence = Votes.empty(NEW_VOTES.doc_ids, VOTES.classes, VOTES.annotators)
-    np.testing.assert_allclose(model.consensus(NEW_X, silence), model.predict_proba(NEW_X), atol=1e-9)
+    no_votes = Votes.empty(NEW_VOTES.doc_ids, VOTES.classes, VOTES.annotators)
+    np.testing.assert_allclose(model.consensus(NEW_X, no_votes), model.predict_proba(NEW_X), atol=1e-9)
 
 
 def test_gold_labels_are_kept_and_improve_other_labels() -> None:
-    """On average: how folds are drawn moves the consensus on so few documents by as much as gold does."""
+    """Averaged over seeds: with so few documents, folds change the consensus as much as gold labels do."""
     gold = np.full(LABELS.shape, -1)
     gold[::2] = LABELS[::2]
     scores = []
@@ -121,7 +121,7 @@ def test_documents_without_votes_get_labels() -> None:
     ("label_prior", "n_seeds"), [("base_rate", 3), pytest.param("words", 10, marks=pytest.mark.long)]
 )
 def test_annotator_prior_of_an_earlier_fit_improves_consensus_and_quality(label_prior: str, n_seeds: int) -> None:
-    """Words alone label most of these documents, so that it takes ten seeds to see the difference with them."""
+    """Words alone label most of these documents, so that the difference shows only over ten seeds."""
     few = VOTES.take(slice(0, 60))
     by_name = dict(zip(VOTES.annotators, QUALITY, strict=True))
     scores, errors = [], []
@@ -167,7 +167,7 @@ def test_suggest_returns_the_most_uncertain_labels_sorted_by_gain() -> None:
 
 
 def test_suggested_labels_are_wrong_more_often_than_others() -> None:
-    """The consensus errs far more often on the labels suggested than on others, so votes on them correct more."""
+    """Votes on these labels therefore correct more."""
     model = fitted()
     wrong = (model.consensus_ >= 0.5) != (LABELS == 1)
     table = model.suggest(60)

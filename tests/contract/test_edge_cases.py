@@ -1,4 +1,4 @@
-"""Odd inputs have answers that can be said beforehand."""
+"""Unusual inputs: results that are known in advance, and errors."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_training_documents_without_words_are_accepted(smoothing: bool) -> None:
 def test_predictions_are_base_rates_if_no_document_has_words(smoothing: bool) -> None:
     model = PALDA(**SETTINGS, smoothing=smoothing).fit(np.zeros((80, 5)), TRUTH)
     np.testing.assert_allclose(model.predict_proba(np.zeros((1, 5))), [TRUTH.mean(axis=0)], rtol=1e-12)
-    if not smoothing:  # words that no topic writes say nothing
+    if not smoothing:  # words without probability in any topic are ignored
         np.testing.assert_allclose(model.predict_proba(np.ones((1, 5))), [TRUTH.mean(axis=0)], rtol=1e-12)
 
 
@@ -133,7 +133,7 @@ def test_one_class_and_one_topic_are_accepted(smoothing: bool, n_classes: int, n
     crowd = CrowdPALDA(**settings).fit(X, array_of(GOOD_CROWD)[:, :, :n_classes])
     assert crowd.consensus_.shape == (80, n_classes)
     assert_probabilities(crowd.consensus_)
-    if n_topics == 1:  # one topic tells no document from another
+    if n_topics == 1:  # one topic cannot distinguish documents
         model = PALDA(**settings, label_prior="base_rate").fit(X, TRUTH[:, :n_classes])
         np.testing.assert_allclose(model.predict_proba(X), [model.class_prior_] * 80, rtol=1e-6)
 
@@ -177,7 +177,7 @@ def test_class_names_are_column_names() -> None:
 @smoothed_or_not
 @pytest.mark.parametrize("crowd", [False, True])
 def test_permuted_classes_give_permuted_results(crowd: bool, smoothing: bool) -> None:
-    """From the same parameters, permuted too: which class comes first means nothing."""
+    """The start is permuted too: the order of classes has no effect."""
     order = np.array([2, 0, 1])
     rng = np.random.default_rng(0)
     chi = rng.gamma(1.0, 1.0, (4, 30)) + 0.1
@@ -273,27 +273,41 @@ def test_gold_of_wrong_shape_is_refused() -> None:
         CrowdPALDA(**SETTINGS).fit(X, GOOD_CROWD, gold=TRUTH[:, :2])
 
 
+def test_gold_data_frame_is_matched_by_name_or_default_numbering() -> None:
+    settings = SETTINGS | {"label_prior": "base_rate", "max_iter": 3, "tol": 1.0}
+    ids = [f"doc-{d}" for d in range(80)]
+    votes = Votes.from_array(array_of(GOOD_CROWD), doc_ids=ids, classes=["x", "y", "z"])
+    gold = np.full(TRUTH.shape, -1)
+    gold[:9, 1:] = TRUTH[:9, 1:]
+    expected = CrowdPALDA(**settings).fit(X, votes, gold=gold).consensus_
+    frame = pd.DataFrame(TRUTH[:9, 1:], index=ids[:9], columns=["y", "z"])
+    for table in (frame.iloc[::-1, ::-1], pd.DataFrame(gold, columns=["x", "y", "z"]), pd.DataFrame(gold)):
+        np.testing.assert_array_equal(CrowdPALDA(**settings).fit(X, votes, gold=table).consensus_, expected)
+    with pytest.raises(DataError, match="gold: class 'w' is not among the 3 known ones"):
+        CrowdPALDA(**settings).fit(X, votes, gold=frame.rename(columns={"y": "w"}))
+
+
 @smoothed_or_not
 def test_fit_without_any_vote_succeeds(smoothing: bool) -> None:
-    silence = np.full((80, 2, 3), -1)
-    model = CrowdPALDA(**SETTINGS, smoothing=smoothing).fit(X, silence)
+    no_votes = np.full((80, 2, 3), -1)
+    model = CrowdPALDA(**SETTINGS, smoothing=smoothing).fit(X, no_votes)
     assert_probabilities(model.consensus_)
     assert model.annotator_quality_["n_votes"].tolist() == [0, 0]
     assert model.annotator_quality_["quality"].between(0, 1).all()
-    with_gold = CrowdPALDA(**SETTINGS, smoothing=smoothing).fit(X, silence, gold=TRUTH)
+    with_gold = CrowdPALDA(**SETTINGS, smoothing=smoothing).fit(X, no_votes, gold=TRUTH)
     np.testing.assert_array_equal(with_gold.consensus_, TRUTH)
 
 
 def test_annotator_with_one_vote_has_a_wide_interval() -> None:
     votes = array_of(GOOD_CROWD)
-    lonely = np.full((80, 1, 3), -1)
-    lonely[7, 0, 1] = 1
-    model = CrowdPALDA(**SETTINGS).fit(X, np.concatenate([votes, lonely], axis=1))
+    one_vote = np.full((80, 1, 3), -1)
+    one_vote[7, 0, 1] = 1
+    model = CrowdPALDA(**SETTINGS).fit(X, np.concatenate([votes, one_vote], axis=1))
     last = model.annotator_quality_.iloc[-1]
     assert last["n_votes"] == 1
     assert 0 < last["quality"] < 1
-    assert last["high"] - last["low"] > 0.2, "one vote proves little"
-    published = CrowdPALDA.as_published(4, random_state=0).fit(X, np.concatenate([votes, lonely], axis=1))
+    assert last["high"] - last["low"] > 0.2, "one vote is little evidence"
+    published = CrowdPALDA.as_published(4, random_state=0).fit(X, np.concatenate([votes, one_vote], axis=1))
     last = published.annotator_quality_.iloc[-1]
     assert last["quality"] == pytest.approx(published.consensus_[7, 1], abs=0.1)
 
@@ -305,11 +319,11 @@ def test_qualities_of_two_contradicting_annotators_sum_to_one() -> None:
     assert model.annotator_quality_["quality"].sum() == pytest.approx(1.0, abs=1e-9)
 
 
-LIARS = simulate.crowd(WORLD, [0.1, 0.15, 0.1, 0.2, 0.15], seed=3, votes_per_doc=4)[0]
+ADVERSARIAL_CROWD = simulate.crowd(WORLD, [0.1, 0.15, 0.1, 0.2, 0.15], seed=3, votes_per_doc=4)[0]
 
 
 def test_adversarial_majority_reverses_the_consensus() -> None:
-    model = CrowdPALDA(**SETTINGS).fit(X, LIARS)
+    model = CrowdPALDA(**SETTINGS).fit(X, ADVERSARIAL_CROWD)
     assert accuracy(model.consensus_) < 0.2
     assert (model.annotator_quality_["quality"] > 0.7).all()
 
@@ -318,7 +332,7 @@ def test_adversarial_majority_reverses_the_consensus() -> None:
 def test_few_gold_labels_correct_an_adversarial_majority(n_gold: int) -> None:
     gold = np.full_like(TRUTH, -1)
     gold[:n_gold] = TRUTH[:n_gold]
-    model = CrowdPALDA(**SETTINGS).fit(X, LIARS, gold=gold)
+    model = CrowdPALDA(**SETTINGS).fit(X, ADVERSARIAL_CROWD, gold=gold)
     np.testing.assert_array_equal(model.consensus_[:n_gold], TRUTH[:n_gold])
     assert accuracy(model.consensus_[n_gold:], TRUTH[n_gold:]) > 0.85
     assert (model.annotator_quality_["quality"] < 0.3).all()
@@ -331,22 +345,22 @@ def test_one_contradicting_gold_label_does_not_reverse_the_consensus() -> None:
     assert accuracy(model.consensus_[1:], TRUTH[1:]) > 0.85
 
 
-# Interruption and pools.
+# Interruption and worker pools.
 
 
 @pytest.mark.parametrize("kind", [PALDA, CrowdPALDA])
 def test_ctrl_c_keeps_the_best_parameters_and_warns(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
     rounds = count(1)
 
-    def interrupt_the_third(_self: Progress, _info: object) -> None:
+    def interrupt_third_iteration(_self: Progress, _info: object) -> None:
         if next(rounds) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Progress, "step", interrupt_the_third)
+    monkeypatch.setattr(Progress, "step", interrupt_third_iteration)
     target = TRUTH if kind is PALDA else GOOD_CROWD
     with pytest.warns(PaldaWarning, match="interrupted; the best parameters so far are kept") as caught:
         model = kind(**(SETTINGS | {"tol": 0.0, "max_iter": 50})).fit(X, target)
-    assert len(caught) == 1, "whoever pressed Ctrl-C knows that it did not converge"
+    assert len(caught) == 1, "no second warning about convergence"
     assert model.n_iter_ == 3
     assert not model.converged_
     assert model.lower_bound_ == model.lower_bounds_.max()

@@ -1,4 +1,4 @@
-"""What the words of a document say for each class, through the estimators."""
+"""``explain``, ``transform`` and the temperature of word evidence."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_mean_field_cannot_explain() -> None:
 
 
 def test_document_ids_of_a_corpus_are_used(model: Model) -> None:
-    ids = [f"story {d}" for d in range(NEW.shape[0])]
+    ids = [f"doc {d}" for d in range(NEW.shape[0])]
     words = [f"w{v}" for v in range(NEW.shape[1])]
     table = model.explain(Corpus(NEW, words, ids))
     assert set(table["doc"]) == set(ids)
@@ -95,7 +95,7 @@ def test_explain_and_transform_do_not_change_predictions(model: Model) -> None:
     np.testing.assert_array_equal(model.predict_proba(NEW), before)
 
 
-# The temper.
+# Temperature.
 
 
 def test_temperature_is_fitted(model: Model) -> None:
@@ -105,14 +105,14 @@ def test_temperature_is_fitted(model: Model) -> None:
 
 
 def test_temperature_depends_on_training_labels_only() -> None:
-    """Labels that have nothing to do with the words make words hardly worth believing."""
-    honest = PALDA(**SETTINGS).fit(X, Y)
+    """Labels that are independent of the words make the weight of word evidence small."""
+    model = PALDA(**SETTINGS).fit(X, Y)
     shuffled = PALDA(**SETTINGS).fit(X, np.random.default_rng(0).permutation(Y))
     typical = np.median(X.sum(axis=1))
-    assert shuffled.temper_.weights(np.array([typical]))[0] < honest.temper_.weights(np.array([typical]))[0]
-    before = honest.temper_
-    honest.predict_proba(NEW)
-    assert honest.temper_ == before
+    assert shuffled.temper_.weights(np.array([typical]))[0] < model.temper_.weights(np.array([typical]))[0]
+    before = model.temper_
+    model.predict_proba(NEW)
+    assert model.temper_ == before
 
 
 def test_fewer_than_50_documents_get_the_default_temperature() -> None:

@@ -1,4 +1,4 @@
-"""Label priors that learn: what they promise, whichever is chosen."""
+"""Label priors: accuracy, calibration, thresholds, explanations and files, for each kind."""
 
 from __future__ import annotations
 
@@ -149,9 +149,9 @@ def test_document_without_known_words_gets_base_rates() -> None:
 
 
 def test_out_of_fold_predictions_of_random_labels_are_no_better_than_base_rates() -> None:
-    """Labels drawn at random cannot be learned, and out-of-fold probabilities admit it.
+    """Random labels cannot be predicted, and out-of-fold probabilities show that.
 
-    What is left is the recalibration, two numbers a class.
+    The small tolerance allows for the recalibration, two numbers per class.
     """
     random = (np.random.default_rng(0).random(LABELS.shape) < 0.3).astype(int)
     model = PALDA(**SETTINGS, label_prior="stacked").fit(X, random)

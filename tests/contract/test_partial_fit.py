@@ -1,4 +1,4 @@
-"""Documents and votes that arrive later: what is known carries on."""
+"""``partial_fit``: batches of documents and votes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SETTINGS: dict[str, Any] = {
 PRIORS = ["stacked", "topics", "words", "base_rate"]
 
 
-def gone_on(batches: list[np.ndarray], **settings: Any) -> CrowdPALDA:
+def fit_batches(batches: list[np.ndarray], **settings: Any) -> CrowdPALDA:
     model = CrowdPALDA(**(SETTINGS | settings))
     for rows in batches:
         model.partial_fit(COUNTS[rows], VOTES.take(rows))
@@ -36,13 +36,13 @@ def gone_on(batches: list[np.ndarray], **settings: Any) -> CrowdPALDA:
 
 
 def in_batches(label_prior: str = "words", n_batches: int = 5) -> CrowdPALDA:
-    return fit_once(label_prior, n_batches)  # the cache tells defaults from the same values given
+    return fit_once(label_prior, n_batches)  # the cache treats defaults and equal arguments as different
 
 
 @cache
 def fit_once(label_prior: str, n_batches: int) -> CrowdPALDA:
     n_profiles = "auto" if label_prior == "topics" else 1  # one prior with the default is enough: it is slow
-    return gone_on(BATCHES[:n_batches], label_prior=label_prior, n_profiles=n_profiles)
+    return fit_batches(BATCHES[:n_batches], label_prior=label_prior, n_profiles=n_profiles)
 
 
 def likelihood(model: PALDA | CrowdPALDA) -> float:
@@ -80,7 +80,7 @@ def test_intervals_shrink_with_votes_and_absent_annotators_keep_theirs() -> None
     frame = VOTES.take(rows).to_frame().astype(dict.fromkeys(("doc", "annotator", "label"), str))
     absent = VOTES.annotators[0]
     frame = frame[frame["annotator"] != absent].replace({"annotator": {VOTES.annotators[1]: "newcomer"}})
-    model = gone_on(BATCHES[:1]).partial_fit(COUNTS[rows], frame, doc_ids=VOTES.doc_ids[rows])
+    model = fit_batches(BATCHES[:1]).partial_fit(COUNTS[rows], frame, doc_ids=VOTES.doc_ids[rows])
     now = model.annotator_quality_
     assert now["annotator"].tolist() == [*first["annotator"], "newcomer"]
     width, before = now["high"] - now["low"], first["high"] - first["low"]
@@ -92,9 +92,11 @@ def test_intervals_shrink_with_votes_and_absent_annotators_keep_theirs() -> None
 
 def test_order_of_batches_matters_little() -> None:
     ordered = in_batches()
-    turned = gone_on([BATCHES[0], *BATCHES[:0:-1]])
-    np.testing.assert_allclose(turned.annotator_quality_["quality"], ordered.annotator_quality_["quality"], atol=0.02)
-    assert np.abs(turned.predict_proba(COUNTS[TEST]) - ordered.predict_proba(COUNTS[TEST])).mean() < 0.02
+    backwards = fit_batches([BATCHES[0], *BATCHES[:0:-1]])
+    np.testing.assert_allclose(
+        backwards.annotator_quality_["quality"], ordered.annotator_quality_["quality"], atol=0.02
+    )
+    assert np.abs(backwards.predict_proba(COUNTS[TEST]) - ordered.predict_proba(COUNTS[TEST])).mean() < 0.02
 
 
 @pytest.mark.parametrize("label_prior", PRIORS)
@@ -111,7 +113,7 @@ def test_loaded_model_updates_like_the_saved_one(label_prior: str, tmp_path: Pat
 
 @pytest.mark.parametrize("label_prior", ["words", "base_rate"])
 def test_new_votes_on_earlier_documents_update_labels_and_annotators(label_prior: str) -> None:
-    model = gone_on(BATCHES[:1], label_prior=label_prior)
+    model = fit_batches(BATCHES[:1], label_prior=label_prior)
     before, votes_before = model.consensus_.copy(), model.annotator_quality_["n_votes"].to_numpy()
     doubtful = int(np.abs(before - 0.5).min(axis=1).argmin())
     label = int(np.abs(before[doubtful] - 0.5).argmin())
@@ -147,12 +149,12 @@ def test_palda_updates_with_labels_matched_by_name() -> None:
 
 
 def test_invalid_batches_are_refused_and_change_nothing() -> None:
-    model = gone_on(BATCHES[:1])
+    model = fit_batches(BATCHES[:1])
     before = model.predict_proba(COUNTS[TEST])
     frame = VOTES.take(BATCHES[1]).to_frame().astype(dict.fromkeys(("doc", "annotator", "label"), str))
-    strange = frame.assign(label=frame["label"].replace(str(VOTES.classes[0]), "gossip"))
+    unknown_class = frame.assign(label=frame["label"].replace(str(VOTES.classes[0]), "gossip"))
     with pytest.raises(DataError, match="class 'gossip' is not among"):
-        model.partial_fit(COUNTS[BATCHES[1]], strange, doc_ids=VOTES.doc_ids[BATCHES[1]])
+        model.partial_fit(COUNTS[BATCHES[1]], unknown_class, doc_ids=VOTES.doc_ids[BATCHES[1]])
     with pytest.raises(ValueError, match="features"):
         model.partial_fit(COUNTS[BATCHES[1]][:, :-1], VOTES.take(BATCHES[1]))
     with pytest.raises(ValueError, match="gold has shape"):
@@ -186,8 +188,8 @@ def test_online_algorithm_gives_other_topics_and_is_saved(kind: type, tmp_path: 
 
 
 def test_batch_without_votes_keeps_annotator_quality() -> None:
-    model = gone_on(BATCHES[:1])
+    model = fit_batches(BATCHES[:1])
     before = model.annotator_quality_
-    silence = Votes.empty(VOTES.doc_ids[BATCHES[1]], VOTES.classes, VOTES.annotators)
-    after = model.partial_fit(COUNTS[BATCHES[1]], silence).annotator_quality_
+    no_votes = Votes.empty(VOTES.doc_ids[BATCHES[1]], VOTES.classes, VOTES.annotators)
+    after = model.partial_fit(COUNTS[BATCHES[1]], no_votes).annotator_quality_
     np.testing.assert_allclose(after["quality"], before["quality"], atol=0.01)

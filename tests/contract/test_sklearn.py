@@ -1,4 +1,4 @@
-"""What scikit-learn expects of an estimator."""
+"""Conventions of scikit-learn estimators."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from palda import PALDA, CrowdPALDA, TextWords, simulate
 
-ONE_COLUMN = "wants one column of classes predicted or two of probabilities; ours is a column a class"
-ONE_DIMENSION = "gives transformers 1-D labels; ours are a table"
+ONE_COLUMN = "expects one predicted column; PALDA predicts one column per class"
+ONE_DIMENSION = "passes 1-D labels; PALDA needs a table"
 EXPECTED_TO_FAIL = {
     "check_classifiers_train": ONE_COLUMN,
     "check_classifiers_classes": ONE_COLUMN,

@@ -1,4 +1,4 @@
-"""Aggregation of votes without texts: what it accepts, what it gives, what it says when something is wrong."""
+"""``aggregate``: consensus from votes without texts."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""Model files: saving and loading, names in the file, damaged files."""
+
 from __future__ import annotations
 
 import io
@@ -81,7 +83,7 @@ def test_out_of_fold_probabilities_are_saved_in_single_precision(tmp_path: Path)
         palda.load(tmp_path / "wrong")
     assert isinstance(loaded, CrowdPALDA)
     loaded.set_params(label_prior="base_rate").fit(world.corpus.counts, votes)
-    assert not hasattr(loaded, "out_of_fold_probs_")  # those of the last fit are not this one's
+    assert not hasattr(loaded, "out_of_fold_probs_")  # those of the earlier fit are dropped
 
 
 def test_loaded_model_can_be_saved_and_fitted_again(tmp_path: Path) -> None:
@@ -205,7 +207,7 @@ def test_arrays_and_state_survive_save_and_load(tmp_path: Path) -> None:
         assert back.arrays[name].shape == array.shape
 
 
-# Writing: whole or not at all.
+# Writing: completely or not at all.
 
 
 class DiskFullError(OSError):
@@ -260,7 +262,7 @@ def test_folder_as_target_is_an_error(tmp_path: Path) -> None:
     assert names_in(tmp_path) == ["model.palda"]
 
 
-# Reading: whatever is wrong is said in one line, and nothing is executed.
+# Reading: errors are one line, and nothing is executed.
 
 
 def assert_refused(path: Path, says: str | None = None) -> None:
@@ -279,7 +281,7 @@ def test_missing_files_folders_and_other_formats_are_refused(tmp_path: Path) -> 
     (tmp_path / "empty").write_bytes(b"")
     assert_refused(tmp_path / "empty", "is not a palda model")
     with zipfile.ZipFile(tmp_path / "foreign.zip", "w") as archive:
-        archive.writestr("readme.txt", "a zip file of somebody else's")
+        archive.writestr("readme.txt", "another zip file")
     assert_refused(tmp_path / "foreign.zip", "no manifest.json")
     np.savez(tmp_path / "arrays.npz", a=np.ones(3))
     assert_refused(tmp_path / "arrays.npz", "no manifest.json")
@@ -297,7 +299,7 @@ def test_truncated_files_are_refused(tmp_path: Path, saved: bytes) -> None:
 )
 @given(st.data())
 def test_altered_bytes_are_refused_or_have_no_effect(tmp_path: Path, saved: bytes, data: st.DataObject) -> None:
-    """Bytes that mean nothing (times of day, attributes) may change; everything else is noticed."""
+    """Only bytes without effect (time stamps, attributes) may change."""
     damaged = bytearray(saved)
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(0, len(saved) - 1))] = data.draw(st.integers(0, 255))
@@ -325,7 +327,7 @@ Manifest = dict[str, object]
 
 
 def rewritten(saved: bytes, path: Path, change: Callable[[Manifest], object], drop: str = "") -> Path:
-    """The same file with another manifest, or without one of its parts."""
+    """The same file with a changed manifest, or without one of its members."""
     with zipfile.ZipFile(io.BytesIO(saved)) as old, zipfile.ZipFile(path, "w") as new:
         for name in old.namelist():
             content = old.read(name)
@@ -355,10 +357,10 @@ def test_missing_array_is_named(tmp_path: Path, saved: bytes, name: str) -> None
 
 @pytest.mark.parametrize("name", ["topic_prior", "topic_words", "class_prior", "lower_bounds"])
 def test_array_missing_from_the_manifest_is_refused(tmp_path: Path, saved: bytes, name: str) -> None:
-    def forget(manifest: Manifest) -> None:
+    def drop_array(manifest: Manifest) -> None:
         manifest["arrays"].pop(name)  # type: ignore[attr-defined]
 
-    assert_refused(rewritten(saved, tmp_path / "less", forget), "not a complete model")
+    assert_refused(rewritten(saved, tmp_path / "less", drop_array), "not a complete model")
 
 
 @pytest.mark.parametrize(
@@ -435,21 +437,21 @@ def test_exchanged_array_is_refused(tmp_path: Path, saved: bytes) -> None:
     assert_refused(path, "'class_prior' was altered")
 
 
-class Bomb:
-    went_off = False
+class Payload:
+    executed = False
 
     def __reduce__(self) -> tuple[object, ...]:
-        return setattr, (Bomb, "went_off", True)
+        return setattr, (Payload, "executed", True)
 
 
 def test_pickles_in_a_file_are_refused_and_not_executed(tmp_path: Path, saved: bytes) -> None:
     import hashlib
 
     buffer = io.BytesIO()
-    np.save(buffer, np.array([Bomb()], dtype=object), allow_pickle=True)
-    blobs = [buffer.getvalue(), pickle.dumps(Bomb())]
+    np.save(buffer, np.array([Payload()], dtype=object), allow_pickle=True)
+    blobs = [buffer.getvalue(), pickle.dumps(Payload())]
     for blob in blobs:
-        path = tmp_path / "bomb"
+        path = tmp_path / "payload"
         with zipfile.ZipFile(io.BytesIO(saved)) as old, zipfile.ZipFile(path, "w") as new:
             manifest = json.loads(old.read("manifest.json"))
             manifest["arrays"]["class_prior"] = hashlib.sha256(blob).hexdigest()
@@ -457,7 +459,7 @@ def test_pickles_in_a_file_are_refused_and_not_executed(tmp_path: Path, saved: b
             for name in manifest["arrays"]:
                 new.writestr(f"{name}.npy", blob if name == "class_prior" else old.read(f"{name}.npy"))
         assert_refused(path, "class_prior")
-    assert not Bomb.went_off
+    assert not Payload.executed
 
 
 def test_unfitted_model_cannot_be_saved(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_a_checkpoint_of_version_0_1_is_refused_in_one_line(tmp_path: Path) -> N
     assert model.votes_ is not None
     counts, votes = model.words_.transform(model.texts_.tolist())[:60], model.votes_.take(slice(0, 60))
     same_fit = CrowdPALDA(3, label_prior="base_rate", max_iter=4, random_state=0, n_jobs=1)
-    with pytest.raises(PaldaError, match=r"palda was 0\.1\.0\.dev0, not ") as refused:
+    with pytest.raises(PaldaError, match="checkpoint of another version of palda") as refused:
         same_fit.fit(counts, votes, checkpoint=folder)
     assert "\n" not in str(refused.value)
     assert str(folder) in str(refused.value)

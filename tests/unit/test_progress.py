@@ -1,3 +1,5 @@
+"""Progress of EM on standard error."""
+
 from __future__ import annotations
 
 import re

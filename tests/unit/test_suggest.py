@@ -1,4 +1,4 @@
-"""What one more vote is expected to tell."""
+"""Expected information gain of one more vote."""
 
 from __future__ import annotations
 
