@@ -196,8 +196,8 @@ def test_word_names_are_taken_from_the_model(
 
 
 def test_the_page_says_why_word_evidence_is_missing(news: simulate.SimulatedDocuments, votes: Votes) -> None:
-    plugged_in = CrowdPALDA(3, label_prior=MultinomialNB(), max_iter=2, tol=1.0, random_state=0, n_jobs=1)
-    assert "not a plugged-in classifier" in render_report(plugged_in.fit(news.corpus, votes), X=news.corpus)
+    model = CrowdPALDA(3, label_prior=MultinomialNB(), max_iter=2, tol=1.0, random_state=0, n_jobs=1)
+    assert "not an external classifier" in render_report(model.fit(news.corpus, votes), X=news.corpus)
 
 
 @pytest.mark.parametrize(
