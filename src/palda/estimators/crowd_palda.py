@@ -58,6 +58,8 @@ class CrowdPALDA(TopicEstimator):
     reversed. The fit starts from the majority vote. A few ``gold`` labels or an ``annotator_prior`` correct it where
     the majority is wrong.
 
+    Fitted attributes that are not listed here are those of :class:`~palda.PALDA`.
+
     Parameters
     ----------
     n_topics : int or "auto", default="auto"
@@ -103,14 +105,8 @@ class CrowdPALDA(TopicEstimator):
         Ids of the training documents.
     consensus_ : ndarray of shape (n_documents, n_classes)
         Probability of each label of the training documents, given words, votes and gold labels.
-    annotator_quality_ : DataFrame
-        Estimated quality of the annotators, one row per annotator.
-    annotator_rates_by_class_ : DataFrame
-        Sensitivity and specificity, one row per annotator and class.
     vote_log_likelihoods_ : ndarray of shape (n_rounds,)
         Log-likelihood of held-out votes after each round of training; empty for base rates.
-
-    All other attributes are those of :class:`~palda.PALDA`.
 
     See Also
     --------
