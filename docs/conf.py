@@ -20,6 +20,7 @@ nitpicky = True
 nitpick_ignore_regex = [  # types of other packages are named in signatures, but described elsewhere
     (r"py:(class|obj|data|exc)", r"(?!palda\.).*"),
 ]
+suppress_warnings = ["ref.python"]  # n_classes in the shape of an array is not one attribute of that name
 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
