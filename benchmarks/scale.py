@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.growth import sixty_words
 from palda import simulate
 from palda.data import Corpus, Dataset
-from palda.io import Manifest, write_names, write_part
+from palda.io.shards import Manifest, write_names, write_part
 
 SIZES, DASK_DOCS = (10_000, 100_000, 1_000_000), 200_000
 N_CLASSES, N_TOPICS, VOTES_PER_DOC = 20, 25, 3
@@ -34,7 +34,7 @@ import numpy as np
 from dataclasses import replace
 from palda.annotators.two_coin import TwoCoinModel
 from palda.crowd import counted
-from palda.data.shards import open_shards
+from palda import open_shards
 from palda.engine.threads import Threads
 from palda.fit import Settings, cut_shards, em
 from palda.inputs import first_guess
@@ -81,7 +81,7 @@ _FIT = """
 import sys, time, warnings
 from pathlib import Path
 from palda import CrowdPALDA
-from palda.data.shards import open_shards
+from palda import open_shards
 warnings.simplefilter("ignore")
 start = time.perf_counter()
 CrowdPALDA(int(sys.argv[2]), label_prior=sys.argv[4], max_iter=int(sys.argv[3]), n_jobs=2, random_state=0).fit(

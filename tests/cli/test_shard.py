@@ -70,7 +70,7 @@ def test_shard_takes_the_read_and_word_options_of_fit(palda: Palda, tmp_path: Pa
 def test_existing_folders_are_overwritten_only_with_force(palda: Palda, world: World, tmp_path: Path) -> None:
     command = ("shard", world.documents, world.votes, "-o", tmp_path / "c", "--quiet")
     assert palda(*command).code == 0
-    assert "c: is there already; pass --force to replace it" in palda(*command).error_line
+    assert "c: already exists; pass --force to replace it" in palda(*command).error_line
     assert palda(*command, "--force").code == 0
     (tmp_path / "other").mkdir()
     assert "choose another name" in palda(*command[:3], "-o", tmp_path / "other", "--force").error_line
@@ -147,12 +147,12 @@ def test_read_and_word_options_are_refused_for_a_folder(
 
 def test_a_damaged_folder_is_refused(folder: Path, palda: Palda, tmp_path: Path) -> None:
     copy = shutil.copytree(folder, tmp_path / "copy")
-    shard = copy / "shard-00001.npz"
+    shard = copy / "shard-00001.arrow"
     content = bytearray(shard.read_bytes())
     content[len(content) // 2] ^= 1
     shard.write_bytes(content)
     complaint = palda("fit", copy, "-o", tmp_path / "m", "--quiet").error_line
-    assert "shard-00001.npz: was altered or damaged" in complaint
+    assert "shard-00001.arrow: was altered or damaged" in complaint
 
 
 def _process(*arguments: object) -> subprocess.Popen[bytes]:
@@ -168,7 +168,7 @@ def _process(*arguments: object) -> subprocess.Popen[bytes]:
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")
 @pytest.mark.parametrize(
     "seen",
-    [pytest.param("journal.json", marks=pytest.mark.long), "folder/words.json", "folder/shard-00003.npz"],
+    [pytest.param("journal.json", marks=pytest.mark.long), "folder/words.json", "folder/shard-00003.arrow"],
 )
 def test_a_killed_run_resumes_to_the_same_bytes(seen: str, palda: Palda, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
@@ -189,9 +189,12 @@ def test_a_killed_run_resumes_to_the_same_bytes(seen: str, palda: Palda, tmp_pat
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert not target.exists()
-    assert len(list((part / "folder").glob("shard-*.npz"))) < n_docs // 5
+    assert len(list((part / "folder").glob("shard-*.arrow"))) < n_docs // 5
 
-    assert "is left of an interrupted run: go on with --resume, or start new with --force" in palda(*command).error_line
+    assert (
+        "is left from an interrupted run; pass --resume to resume it, or --force to start again"
+        in palda(*command).error_line
+    )
     assert palda(*command, "--resume").code == 0
     assert not part.exists()
     assert palda(*command[:3], "-o", tmp_path / "whole", *command[5:]).code == 0

@@ -14,18 +14,8 @@ from hypothesis import strategies as st
 
 from palda.data import Corpus, Dataset, Documents, TextWords, ValueWords, names_array
 from palda.errors import DataError, PaldaWarning
-from palda.io import (
-    DocIndex,
-    ReadOptions,
-    Sources,
-    Treatment,
-    digests_of,
-    open_shards,
-    read_dataset,
-    read_gold,
-    shard_files,
-)
-from palda.io.shards import build, vote_sorting
+from palda.io import ReadOptions, Sources, Treatment, open_shards, read_dataset, read_gold, shard_files
+from palda.io.shards import DocumentIndex, build, digests_of, vote_sorting
 
 WORDS = ("ship", "wheat", "bank", "money", "rate", "price")
 
@@ -33,9 +23,9 @@ WORDS = ("ship", "wheat", "bank", "money", "rate", "price")
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of a few rows take several steps too."""
-    monkeypatch.setattr(build, "_CHUNK", 3)
-    monkeypatch.setattr(vote_sorting, "_ROWS", 4)
-    monkeypatch.setattr(vote_sorting, "_RECORDS", 7)
+    monkeypatch.setattr(build, "_DOCS_PER_CHUNK", 3)
+    monkeypatch.setattr(vote_sorting, "_ROWS_PER_CHUNK", 4)
+    monkeypatch.setattr(vote_sorting, "_MAX_PENDING", 7)
 
 
 def _write(path: Path, header: str, rows: list[str]) -> Path:
@@ -98,7 +88,7 @@ _cells = st.tuples(
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cells=st.lists(_cells, min_size=1, max_size=25), rule=st.sampled_from(["last", "first", "drop", "error"]),
        timed=st.booleans())  # fmt: skip
-def test_votes_that_contradict_each_other_are_settled_alike(
+def test_contradicting_votes_are_resolved_as_in_memory(
     cells: list[tuple[int, str, str, str, str]], rule: str, timed: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     tmp_path = tmp_path_factory.mktemp("votes")
@@ -117,7 +107,7 @@ def test_votes_that_contradict_each_other_are_settled_alike(
         assert shard_files(tmp_path / "corpus", sources, treatment).dataset() == expected
 
 
-def test_known_labels_of_a_file_have_the_last_word(tmp_path: Path) -> None:
+def test_a_gold_file_overrides_gold_columns(tmp_path: Path) -> None:
     votes = _write(tmp_path / "votes.csv", "doc,annotator,label,value", [f"d{n},x,{'ab'[n % 2]},1" for n in range(10)])
     gold = _write(tmp_path / "gold.csv", "doc,label,value", ["d9,b,1", "d0,a,1", "d3,a,0"])
     sources, treatment = Sources(_documents(tmp_path), votes, gold), Treatment(docs_per_shard=4)
@@ -131,7 +121,7 @@ def test_known_labels_of_a_file_have_the_last_word(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["documents.jsonl", "documents.json", "documents.parquet", "documents.tsv"])
-def test_documents_come_in_every_format(name: str, tmp_path: Path) -> None:
+def test_documents_of_every_file_format_are_sharded(name: str, tmp_path: Path) -> None:
     records = [{"doc": f"d{n}", "text": f"ships {WORDS[n % 6]}\nand more"} for n in range(8)]
     path = tmp_path / name
     if name.endswith("parquet"):
@@ -150,7 +140,7 @@ def test_documents_come_in_every_format(name: str, tmp_path: Path) -> None:
     assert shard_files(tmp_path / "corpus", sources, treatment).dataset() == _at_once(sources, treatment)
 
 
-def test_numbers_are_read_at_once(tmp_path: Path) -> None:
+def test_numeric_features_are_sharded_too(tmp_path: Path) -> None:
     rows = [f"d{n},{n / 7:.3f},{(n * 5) % 9}" for n in range(9)]
     votes = _write(tmp_path / "votes.csv", "doc,annotator,labels", [f"d{n},x,a" for n in range(9)])
     sources = Sources(_write(tmp_path / "documents.csv", "doc,size,weight", rows), votes)
@@ -190,7 +180,7 @@ def test_votes_may_be_an_export(tmp_path: Path) -> None:
     assert shard_files(tmp_path / "corpus", sources, treatment).dataset() == _at_once(sources, treatment)
 
 
-def test_blank_lists_are_spoken_of_once(tmp_path: Path) -> None:
+def test_blank_lists_cause_one_warning(tmp_path: Path) -> None:
     rows = [f"d{n},x,{'a' if n % 2 else ''}" for n in range(10)]
     sources = Sources(_documents(tmp_path), _write(tmp_path / "votes.csv", "doc,annotator,labels", rows))
     with warnings.catch_warnings(record=True) as caught:
@@ -237,16 +227,16 @@ def _content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_a_run_goes_on_wherever_it_was_stopped(tmp_path: Path) -> None:
+def test_a_run_resumes_wherever_it_was_stopped(tmp_path: Path) -> None:
     rows = [f"d{n % 10},x{n},a;b" for n in range(20)]
     sources = Sources(_documents(tmp_path), _write(tmp_path / "votes.csv", "doc,annotator,labels", rows))
     treatment = Treatment(docs_per_shard=3)
-    told: list[str] = []
+    steps: list[str] = []
     expected = _content(
-        shard_files(tmp_path / "whole", sources, treatment, watch=lambda step, *_: told.append(step)).path
+        shard_files(tmp_path / "whole", sources, treatment, watch=lambda step, *_: steps.append(step)).path
     )
-    assert set(told) == {"learning words", "reading votes", "sorting votes", "writing shards"}
-    for stop in range(len(told)):
+    assert set(steps) == {"learning words", "reading votes", "sorting votes", "writing shards"}
+    for stop in range(len(steps)):
         left = stop
 
         def watch(step: str, share: float, n_done: int) -> None:
@@ -260,12 +250,12 @@ def test_a_run_goes_on_wherever_it_was_stopped(tmp_path: Path) -> None:
         with pytest.raises(_KilledError):
             shard_files(target, sources, treatment, watch=watch)
         assert not target.exists()
-        with pytest.raises(DataError, match="is left of an interrupted run: go on with resume=True"):
+        with pytest.raises(DataError, match="is left from an interrupted run; pass resume=True to resume it"):
             shard_files(target, sources, treatment)
         resumed: list[str] = []
         found = shard_files(target, sources, treatment, resume=True, watch=lambda step, *_: resumed.append(step))  # noqa: B023
         assert _content(found.path) == expected
-        assert ("learning words" in resumed) == ("reading votes" not in told[: stop + 1])
+        assert ("learning words" in resumed) == ("reading votes" not in steps[: stop + 1])
         assert not target.with_name(f"{target.name}.part").exists()
 
 
@@ -283,15 +273,15 @@ def test_a_finished_shard_is_kept_and_a_damaged_one_written_again(tmp_path: Path
     with pytest.raises(_KilledError):
         shard_files(tmp_path / "corpus", sources, treatment, watch=watch)
     inside = tmp_path / "corpus.part" / "folder"
-    kept = (inside / "shard-00000.npz").stat().st_mtime_ns
-    (inside / "shard-00001.npz").write_bytes(b"damaged")
-    (inside / ".shard-00002.npz.part").write_bytes(b"half")
+    kept = (inside / "shard-00000.arrow").stat().st_mtime_ns
+    (inside / "shard-00001.arrow").write_bytes(b"damaged")
+    (inside / ".shard-00002.arrow.part").write_bytes(b"half")
     folder = shard_files(tmp_path / "corpus", sources, treatment, resume=True)
     assert _content(folder.path) == expected
-    assert (folder.path / "shard-00000.npz").stat().st_mtime_ns == kept
+    assert (folder.path / "shard-00000.arrow").stat().st_mtime_ns == kept
 
 
-def test_other_files_or_options_are_not_gone_on_with(tmp_path: Path) -> None:
+def test_changed_files_or_options_prevent_resuming(tmp_path: Path) -> None:
     votes = _write(tmp_path / "votes.csv", "doc,annotator,labels", [f"d{n},x,a" for n in range(10)])
     sources, treatment = Sources(_documents(tmp_path), votes), Treatment(docs_per_shard=3)
 
@@ -301,19 +291,19 @@ def test_other_files_or_options_are_not_gone_on_with(tmp_path: Path) -> None:
     with pytest.raises(_KilledError):
         shard_files(tmp_path / "corpus", sources, treatment, watch=watch)
     for other in (Treatment(docs_per_shard=4), Treatment(text_words=TextWords(min_count=2), docs_per_shard=3)):
-        with pytest.raises(DataError, match=r"cannot go on: options differ from when corpus.part was started"):
+        with pytest.raises(DataError, match=r"cannot resume: options changed since corpus.part was started"):
             shard_files(tmp_path / "corpus", sources, other, resume=True)
     votes.write_text(votes.read_text() + "d1,y,a\n")
-    with pytest.raises(DataError, match="cannot go on: the votes differ"):
+    with pytest.raises(DataError, match="cannot resume: the votes changed"):
         shard_files(tmp_path / "corpus", sources, treatment, resume=True)
     assert len(shard_files(tmp_path / "corpus", sources, treatment, force=True).votes) == 11
 
 
-def test_nothing_to_go_on_with_is_a_beginning(tmp_path: Path) -> None:
+def test_resume_without_an_interrupted_run_starts_one(tmp_path: Path) -> None:
     votes = _write(tmp_path / "votes.csv", "doc,annotator,labels", ["d1,x,a"])
     folder = shard_files(tmp_path / "corpus", Sources(_documents(tmp_path), votes), resume=True)
     assert len(open_shards(folder.path)) == 10
-    with pytest.raises(DataError, match="is there already"):
+    with pytest.raises(DataError, match="already exists"):
         shard_files(tmp_path / "corpus", Sources(_documents(tmp_path), votes), resume=True)
 
 
@@ -326,14 +316,14 @@ def test_texts_can_be_left_out(tmp_path: Path) -> None:
 
 @given(st.lists(st.text(max_size=5), max_size=30))
 def test_an_index_finds_what_a_dictionary_finds(names: list[str]) -> None:
-    index = DocIndex(digests_of(names), names)
+    index = DocumentIndex(digests_of(names), names)
     distinct = list(dict.fromkeys(names))
     twice = next(((names.index(name), place) for place, name in enumerate(names) if name in names[:place]), None)
     found = index.duplicate()
     assert (found and found[1]) == (twice and twice[1])
     if twice is None:
         asked = names_array(distinct)
-        unique = DocIndex(digests_of(asked), [])
+        unique = DocumentIndex(digests_of(asked), [])
         if len(set(asked)) == len(asked):
             assert unique.positions(asked).tolist() == list(range(len(asked)))
         assert unique.positions(names_array(["not in there"])).tolist() == [-1]
@@ -341,7 +331,7 @@ def test_an_index_finds_what_a_dictionary_finds(names: list[str]) -> None:
 
 @given(st.lists(st.lists(st.text("abs ing", max_size=12), max_size=4), min_size=1, max_size=4),
        st.integers(1, 3), st.integers(1, 2), st.sampled_from([None, 2]))  # fmt: skip
-def test_words_learned_from_chunks_are_those_of_all_texts(
+def test_words_learned_from_chunks_equal_those_of_all_texts(
     chunks: list[list[str]], min_count: int, min_docs: int, max_words: int | None
 ) -> None:
     options = {"min_count": min_count, "min_docs": min_docs, "max_words": max_words}

@@ -1,4 +1,4 @@
-"""Folders of shards: what was written is what is read, whatever rows are asked for, and damage is an error."""
+"""Shard folders: reading returns what was written, for any rows, and damage is an error."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import pickle
 import shutil
 import subprocess
 import sys
-import zipfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +22,7 @@ from scipy import sparse
 
 from palda.data import Corpus, Dataset, TextWords, ValueWords, Votes, names_array, row_blocks
 from palda.errors import DataError
-from palda.io import Manifest, array_places, is_shards, open_shards, write_names, write_part, write_shards
+from palda.io.shards import Manifest, is_shards, open_shards, write_names, write_part, write_shards
 
 N_CLASSES, N_ANNOTATORS = 3, 4
 
@@ -67,7 +69,7 @@ def copied(written: Path, tmp_path: Path) -> Path:
     texts=st.booleans(),
     fractions=st.booleans(),
 )
-def test_what_was_written_is_read(
+def test_reading_returns_what_was_written(
     n_docs: int,
     n_words: int,
     docs_per_shard: int,
@@ -93,7 +95,7 @@ _rows = st.one_of(
 
 @settings(deadline=None)
 @given(rows=_rows)
-def test_any_rows_are_those_of_the_matrix_in_memory(rows: slice | np.ndarray, whole: Dataset, written: Path) -> None:
+def test_any_rows_equal_those_of_the_matrix_in_memory(rows: slice | np.ndarray, whole: Dataset, written: Path) -> None:
     found, expected = open_shards(written).counts[rows], sparse.csr_array(whole.X[rows])
     assert (found != expected).nnz == 0
     assert found.shape == expected.shape
@@ -117,9 +119,7 @@ def test_any_documents_have_their_votes(rows: slice | np.ndarray, whole: Dataset
         np.testing.assert_array_equal(getattr(unnamed, part), getattr(whole.votes.take(rows), part))
 
 
-def test_sums_are_those_in_memory_to_the_last_bit(
-    whole: Dataset, written: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sums_equal_those_in_memory_bit_by_bit(whole: Dataset, written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_blocks, "_ENTRIES", 20)
     counts, dense = open_shards(written).counts, np.random.default_rng(0).random((23, 2))
     np.testing.assert_array_equal(row_blocks.word_totals(counts), whole.X.sum(axis=0))
@@ -130,7 +130,7 @@ def test_sums_are_those_in_memory_to_the_last_bit(
     assert (counts.shape, counts.nnz) == (whole.X.shape, whole.X.nnz)
 
 
-def test_votes_are_those_in_memory(whole: Dataset, written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_votes_equal_those_in_memory(whole: Dataset, written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_blocks, "_ENTRIES", 20)
     votes = open_shards(written).votes
     assert len(votes) == len(whole.votes)
@@ -143,7 +143,7 @@ def test_votes_are_those_in_memory(whole: Dataset, written: Path, monkeypatch: p
         np.testing.assert_array_equal(getattr(votes, name), getattr(whole.votes, name))
 
 
-def test_another_process_is_sent_the_path_alone(written: Path) -> None:
+def test_a_folder_is_pickled_as_its_path(written: Path) -> None:
     folder = open_shards(written)
     for part in (folder, folder.counts, folder.votes):
         sent = pickle.dumps(part)
@@ -159,14 +159,33 @@ def test_threads_share_a_folder(whole: Dataset, written: Path) -> None:
             assert (found != whole.X[rows]).nnz == 0
 
 
-def test_arrays_are_aligned_and_numpy_reads_them_too(written: Path) -> None:
-    shard = written / "shard-00000.npz"
-    places = array_places(shard)
-    assert {place.offset % 64 for place in places.values()} == {0}
-    with np.load(shard, allow_pickle=False) as archive:
-        assert set(archive.files) == set(places)
-        assert archive["counts.indices"].dtype == np.uint8
-        assert archive["counts.data"].dtype == np.uint8
+def test_pandas_opens_a_shard_file_with_the_documented_columns(whole: Dataset, tmp_path: Path) -> None:
+    valid = names_array(f"text {n}" for n in range(23))  # the texts of the other tests hold a lone surrogate
+    assert isinstance(whole.corpus, Corpus)
+    corpus = Corpus(whole.corpus.counts, whole.corpus.vocabulary, whole.corpus.doc_ids, valid)
+    path = write_shards(tmp_path / "corpus", whole.with_corpus(corpus), docs_per_shard=5).path
+    frame = pd.read_feather(path / "shard-00001.arrow")
+    assert list(frame.columns) == [
+        "id", "text", "words", "counts", "vote_annotators", "vote_classes", "vote_values", "abstained", "gold",
+    ]  # fmt: skip
+    assert frame["id"].tolist() == whole.doc_ids[5:10].tolist()
+    assert frame["text"].tolist() == valid[5:10].tolist()
+    for row, (_, found) in enumerate(frame.iterrows(), start=5):
+        expected = whole.X[[row]]
+        assert found["words"].tolist() == expected.indices.tolist()
+        assert found["counts"].tolist() == expected.data.tolist()
+        votes = whole.votes.take([row])
+        assert found["vote_annotators"].tolist() == votes.annotator.tolist()
+        assert found["vote_classes"].tolist() == votes.label.tolist()
+        assert found["vote_values"].tolist() == votes.value.tolist()
+        assert found["abstained"].tolist() == votes.abstained[:, 1].tolist()
+        assert found["gold"].tolist() == whole.gold[row].tolist()
+    assert frame["words"][0].dtype == frame["counts"][0].dtype == np.uint8
+
+
+def test_a_shard_of_version_0_1_is_refused_with_advice() -> None:
+    old = Path(__file__).parent.parent / "fixtures" / "shards-0.1"
+    _fails(old, "was written by palda 0.1 in an older format; run palda shard again")
 
 
 def test_equal_data_give_equal_bytes(whole: Dataset, written: Path, tmp_path: Path) -> None:
@@ -177,7 +196,7 @@ def test_equal_data_give_equal_bytes(whole: Dataset, written: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", ["texts", "values", "pooled"])
-def test_words_come_along(kind: str, tmp_path: Path) -> None:
+def test_the_fitted_words_are_kept(kind: str, tmp_path: Path) -> None:
     texts = ["ships carry wheat", "wheat wheat prices", "ships"]
     values = np.random.default_rng(0).random((3, 2))
     words = {"texts": TextWords(), "values": ValueWords(2), "pooled": ValueWords(scope="pooled", n_words=2)}[kind]
@@ -189,16 +208,16 @@ def test_words_come_along(kind: str, tmp_path: Path) -> None:
     assert folder.words.get_feature_names_out().tolist() == folder.vocabulary.tolist()
 
 
-def test_a_corpus_alone_has_no_votes_and_no_truth(tmp_path: Path) -> None:
+def test_a_corpus_alone_has_no_votes_and_no_gold(tmp_path: Path) -> None:
     folder = write_shards(tmp_path / "c", Corpus.from_counts([[1, 0], [0, 2]]))
     assert (len(folder.votes), folder.words, folder.has_gold, folder.has_texts) == (0, None, False, False)
     assert folder.gold.shape == (2, 0)
 
 
-def test_a_folder_that_is_there_stays(written: Path, whole: Dataset, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is there already; pass force=True"):
+def test_an_existing_folder_is_not_overwritten(written: Path, whole: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="already exists; pass force=True"):
         write_shards(written, whole)
-    with pytest.raises(DataError, match="is there already; choose another name"):
+    with pytest.raises(DataError, match="already exists; choose another name"):
         write_shards(tmp_path, whole, force=True)
     folder = write_shards(tmp_path / "c", whole)
     replaced = write_shards(tmp_path / "c", whole.take(slice(3)), force=True)
@@ -235,9 +254,9 @@ def _altered_manifest(path: Path, **changes: object) -> None:
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | changes))
 
 
-def test_what_is_no_folder_of_shards(tmp_path: Path) -> None:
+def test_other_folders_are_refused(tmp_path: Path) -> None:
     assert not is_shards(tmp_path)
-    _fails(tmp_path, "is not a folder of shards")
+    _fails(tmp_path, "is not a shard folder")
     _fails(tmp_path / "nothing", "there is no such folder")
 
 
@@ -245,46 +264,46 @@ def test_what_is_no_folder_of_shards(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"format": "zip"}, "is not the manifest"),
-        ({"format_version": 99}, "format version 99, and this palda reads up to 1"),
-        ({"documents": 24}, "another number of documents"),
-        ({"documents": -1}, "-1 is not a number of things"),
+        ({"format_version": 99}, "format version 99, and this palda reads version 2"),
+        ({"documents": 24}, "the numbers of documents do not add up"),
+        ({"documents": -1}, "-1 is not a size"),
         ({"files": {}}, "a file is missing"),
-        ({"shards": [{"file": "../../etc/passwd"}]}, "there should be no file"),
+        ({"shards": [{"file": "../../etc/passwd"}]}, "unexpected file name"),
         ({"shards": 3}, "is damaged"),
     ],
 )
-def test_another_manifest(copied: Path, changes: dict[str, object], message: str) -> None:
+def test_a_wrong_manifest_is_refused(copied: Path, changes: dict[str, object], message: str) -> None:
     _altered_manifest(copied, **changes)
     _fails(copied, message)
 
 
-def test_a_manifest_that_is_cut_short(copied: Path) -> None:
+def test_a_truncated_manifest_is_refused(copied: Path) -> None:
     text = (copied / "manifest.json").read_bytes()
     (copied / "manifest.json").write_bytes(text[: len(text) // 2])
     _fails(copied, "manifest.json: is damaged or cut short")
 
 
-@pytest.mark.parametrize("name", ["shard-00002.npz", "names.json"])
+@pytest.mark.parametrize("name", ["shard-00002.arrow", "names.json"])
 @pytest.mark.parametrize("by_verify", [True, False])
-def test_a_missing_file(copied: Path, name: str, by_verify: bool) -> None:
+def test_a_missing_file_is_named(copied: Path, name: str, by_verify: bool) -> None:
     (copied / name).unlink()
     _fails(copied, f"{name}: is missing; the folder is not complete", by_verify=by_verify)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
-def test_a_shard_that_is_cut_short(copied: Path, share: float) -> None:
-    shard = copied / "shard-00001.npz"
+def test_a_truncated_shard_is_refused(copied: Path, share: float) -> None:
+    shard = copied / "shard-00001.arrow"
     shard.write_bytes(shard.read_bytes()[: int(share * shard.stat().st_size)])
-    _fails(copied, "shard-00001.npz: is damaged or cut short")
-    _fails(copied, "shard-00001.npz: was altered or damaged", by_verify=True)
+    _fails(copied, "shard-00001.arrow: is damaged or cut short")
+    _fails(copied, "shard-00001.arrow: was altered or damaged", by_verify=True)
 
 
-def test_a_shard_that_is_cut_short_while_it_is_in_use(copied: Path) -> None:
+def test_a_shard_truncated_after_its_validation_is_refused(copied: Path) -> None:
     folder = open_shards(copied)
     folder.dataset()
-    shard = copied / "shard-00001.npz"
+    shard = copied / "shard-00001.arrow"
     shard.write_bytes(shard.read_bytes()[:100])
-    with pytest.raises(DataError, match="cut short while it was in use"):
+    with pytest.raises(DataError, match="is damaged or cut short"):
         folder.dataset()
 
 
@@ -294,72 +313,91 @@ def test_a_flipped_bit_is_found_and_never_crashes(
     place: float, bit: int, written: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     copy = Path(shutil.copytree(written, tmp_path_factory.mktemp("flip") / "copy"))
-    shard = copy / "shard-00001.npz"
+    shard = copy / "shard-00001.arrow"
     content = bytearray(shard.read_bytes())
     content[int(place * len(content))] ^= 1 << bit
     shard.write_bytes(content)
-    _fails(copy, "shard-00001.npz: was altered", by_verify=True)
+    _fails(copy, "shard-00001.arrow: was altered", by_verify=True)
     try:
         open_shards(copy).dataset()
     except DataError as error:
-        assert "shard-00001.npz" in str(error)
+        assert "shard-00001.arrow" in str(error)
 
 
-def test_a_packed_shard_is_refused(copied: Path) -> None:
-    shard = copied / "shard-00000.npz"
-    with np.load(shard) as archive:
-        arrays = dict(archive)
-    np.savez_compressed(shard, **arrays)
-    _fails(copied, "is packed, so that it cannot be mapped")
+def _rewritten(shard: Path, change: Callable[[dict[str, pa.Array]], None]) -> None:
+    """Change some columns of a shard file."""
+    table = _table_of(shard)
+    columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+    change(columns)
+    changed = pa.RecordBatch.from_pydict(columns)
+    with pa.OSFile(str(shard), "wb") as sink, pa.ipc.new_file(sink, changed.schema) as file:
+        file.write_batch(changed)
 
 
-def test_objects_are_never_unpickled(copied: Path) -> None:
-    shard = copied / "shard-00000.npz"
-    with np.load(shard) as archive:
-        arrays = dict(archive)
-    np.savez(shard, **(arrays | {"gold": np.array([print], dtype=object)}))
-    _fails(copied, "gold.npy is not an array of plain numbers")
+def _table_of(shard: Path) -> pa.Table:
+    with pa.OSFile(str(shard)) as source:
+        return pa.ipc.open_file(source).read_all()
+
+
+def _with_value(column: pa.Array, part: str, position: int, value: int) -> pa.Array:
+    """List column with one offset or value replaced."""
+    parts = {"starts": column.offsets.to_numpy().copy(), "values": column.values.to_numpy().copy()}
+    parts[part][position] = value
+    return pa.LargeListArray.from_arrays(pa.array(parts["starts"]), pa.array(parts["values"]))
 
 
 @pytest.mark.parametrize(
-    ("name", "position", "value", "message"),
+    ("name", "part", "position", "value", "message"),
     [
-        ("counts.indices", 0, 200, "one of the words is not there"),
-        ("counts.indptr", 1, -5, "end before they start"),
-        ("counts.indptr", -1, 1000, "the counts do not fit the documents"),
-        ("votes.annotator", 0, 9, "one of the annotators is not there"),
-        ("votes.label", 0, 9, "one of the classes is not there"),
-        ("votes.value", 0, 2, "one of the votes is not there"),
-        ("ids.starts", 1, 10**6, "the ids of a document end before they start"),
-        ("gold", 0, 7, "the known labels do not fit"),
+        ("words", "values", 0, 200, "a value in column 'words' is out of range"),
+        ("words", "starts", 1, 3, "the lists of words and counts differ in length"),
+        ("vote_annotators", "values", 0, 9, "a value in column 'vote_annotators' is out of range"),
+        ("vote_classes", "values", 0, 9, "a value in column 'vote_classes' is out of range"),
+        ("vote_values", "values", 0, 2, "a value in column 'vote_values' is out of range"),
+        ("abstained", "starts", 1, -5, "the list offsets of 'abstained' are out of bounds"),
     ],
 )
-def test_positions_that_lead_nowhere(copied: Path, name: str, position: int, value: int, message: str) -> None:
-    shard = copied / "shard-00000.npz"
-    with np.load(shard) as archive:
-        arrays = dict(archive)
-    arrays[name][position] = value
-    np.savez(shard, **arrays)
+def test_positions_out_of_bounds_are_refused(
+    copied: Path, name: str, part: str, position: int, value: int, message: str
+) -> None:
+    def change(columns: dict[str, pa.Array]) -> None:
+        columns[name] = _with_value(columns[name], part, position, value)
+
+    _rewritten(copied / "shard-00000.arrow", change)
     _fails(copied, message)
 
 
-def test_an_array_that_is_missing(copied: Path) -> None:
-    shard = copied / "shard-00000.npz"
-    with np.load(shard) as archive:
-        arrays = dict(archive)
-    del arrays["votes.label"]
-    np.savez(shard, **arrays)
-    _fails(copied, "the array 'votes.label' is missing")
+@pytest.mark.parametrize(
+    ("name", "column", "message"),
+    [
+        ("gold", pa.array([[7, 0, 1]] * 5, pa.list_(pa.int8(), 3)), "column 'gold' has the wrong shape or a value"),
+        ("gold", pa.array([[0, 1]] * 5, pa.list_(pa.int8(), 2)), "column 'gold' has the wrong shape or a value"),
+        ("id", pa.array([1, 2, 3, 4, 5]), "column 'id' holds no strings"),
+        ("id", pa.array(["a", "b", "c", "d", None], pa.large_string()), "column 'id' has missing values"),
+        ("words", pa.array([1, 2, 3, 4, 5]), "column 'words' is not a list of numbers"),
+        ("counts", pa.array([["x"]] * 5, pa.large_list(pa.string())), "is damaged"),
+        ("vote_classes", None, "column 'vote_classes' is missing"),
+    ],
+)
+def test_columns_of_the_wrong_type_are_refused(copied: Path, name: str, column: pa.Array | None, message: str) -> None:
+    def change(columns: dict[str, pa.Array]) -> None:
+        columns.pop(name)
+        if column is not None:
+            columns[name] = column
+
+    _rewritten(copied / "shard-00000.arrow", change)
+    _fails(copied, message)
 
 
-def test_names_that_do_not_fit(copied: Path) -> None:
+def test_a_wrong_number_of_names_is_refused(copied: Path) -> None:
     (copied / "names.json").write_text('{"vocabulary": ["a"]}')
     _fails(copied, "names.json: is damaged")
 
 
-def test_a_zip_file_of_something_else(copied: Path) -> None:
-    with zipfile.ZipFile(copied / "shard-00000.npz", "w") as archive:
-        archive.writestr("counts.indptr.npy", "not an array")
+def test_a_file_of_another_kind_is_refused(copied: Path) -> None:
+    shutil.copy(
+        Path(__file__).parent.parent / "fixtures" / "shards-0.1" / "shard-00000.npz", copied / "shard-00000.arrow"
+    )
     _fails(copied, "is damaged or cut short")
 
 
@@ -374,8 +412,8 @@ def test_a_folder_has_a_short_description(written: Path) -> None:
 _STREAM = """
 import resource, sys
 import numpy as np
-from palda.data.shards import open_shards
-from palda.data.stretches import votes_of, weighted_sums, word_totals
+from palda import open_shards
+from palda.data import vote_blocks, weighted_sums, word_totals
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -385,7 +423,7 @@ def use(folder):
     folder.verify()
     word_totals(folder.counts)
     weighted_sums(folder.counts, np.ones((len(folder), 1)))
-    for _ in votes_of(folder.votes):
+    for _ in vote_blocks(folder.votes):
         pass
     for start in range(0, len(folder), 5000):
         folder.counts[start : start + 5000]
@@ -397,7 +435,7 @@ print(peak() - before)
 
 
 def _large_folder(path: Path, n_shards: int) -> Path:
-    """A folder with 8 MB a shard, written without ever being whole in memory."""
+    """A folder with 8 MB per shard, written without ever being whole in memory."""
     random = np.random.default_rng(0)
     n_docs, n_words, length = 1 << 14, 90_000, 43
     path.mkdir()

@@ -18,11 +18,8 @@ if TYPE_CHECKING:
     from palda.io.exports.toloka import read_toloka
     from palda.io.files import read_bytes
     from palda.io.shards.build import Sources, Treatment, shard_files
-    from palda.io.shards.document_index import DocIndex, digests_of
     from palda.io.shards.folder import ShardFolder, is_shards, open_shards
-    from palda.io.shards.format import Manifest
-    from palda.io.shards.npz_maps import array_places
-    from palda.io.shards.writer import write_names, write_part, write_shards
+    from palda.io.shards.writer import write_shards
     from palda.io.sources import (
         DocumentChunk,
         ReadOptions,
@@ -37,16 +34,12 @@ if TYPE_CHECKING:
     from palda.io.versions import package_version
 
 __all__ = [
-    "DocIndex",
     "DocumentChunk",
-    "Manifest",
     "ReadOptions",
     "ShardFolder",
     "Sources",
     "Treatment",
-    "array_places",
     "catalog",
-    "digests_of",
     "guess_format",
     "is_shards",
     "moment",
@@ -70,23 +63,17 @@ __all__ = [
     "replacing",
     "shard_files",
     "stream_documents",
-    "write_names",
-    "write_part",
     "write_shards",
 ]
 
 # These names are imported when they are first used: their modules import large packages.
 _HOMES = {
     "package_version": "palda.io.versions",
-    "DocIndex": "palda.io.shards.document_index",
     "DocumentChunk": "palda.io.sources",
-    "Manifest": "palda.io.shards.format",
     "ReadOptions": "palda.io.sources",
     "ShardFolder": "palda.io.shards.folder",
     "Sources": "palda.io.shards.build",
     "Treatment": "palda.io.shards.build",
-    "array_places": "palda.io.shards.npz_maps",
-    "digests_of": "palda.io.shards.document_index",
     "guess_format": "palda.io.sources",
     "is_shards": "palda.io.shards.folder",
     "moment": "palda.io.exports.rows",
@@ -109,8 +96,6 @@ _HOMES = {
     "replacing": "palda.io.atomic",
     "shard_files": "palda.io.shards.build",
     "stream_documents": "palda.io.sources",
-    "write_names": "palda.io.shards.writer",
-    "write_part": "palda.io.shards.writer",
     "write_shards": "palda.io.shards.writer",
 }
 

@@ -15,10 +15,8 @@ import numpy as np
 
 from palda.data import Corpus, Dataset
 from palda.errors import DataError
-from palda.io.shards.format import MANIFEST, WORDS, WORDS_ARRAYS, read_json
-from palda.io.shards.mapped import MappedCounts, MappedVotes
-from palda.io.shards.npz_maps import array_places, file_sha256, mapped_arrays
-from palda.io.shards.reader import open_reader
+from palda.io.shards.format import MANIFEST, WORDS, file_sha256, read_json
+from palda.io.shards.reader import MappedCounts, MappedVotes, open_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,14 +100,11 @@ class ShardFolder:
             return None
         from palda.data import words_from_arrays
 
-        arrays: dict[str, NDArray[Any]] = {}
-        if WORDS_ARRAYS in self.manifest.files:
-            path = self.path / WORDS_ARRAYS
-            with mapped_arrays(path, array_places(path)) as mapped:
-                arrays = {name: array.copy() for name, array in mapped.items()}
+        content = read_json(self.path / WORDS)
         try:
-            return words_from_arrays(read_json(self.path / WORDS), arrays)
-        except (KeyError, TypeError, ValueError) as wrong:
+            arrays = {name: np.asarray(values) for name, values in content["arrays"].items()}
+            return words_from_arrays(content, arrays)
+        except (AttributeError, KeyError, TypeError, ValueError) as wrong:
             if isinstance(wrong, DataError):
                 raise
             raise DataError(f"is damaged ({wrong}); write the folder again", file=str(self.path / WORDS)) from None
@@ -155,9 +150,9 @@ class ShardFolder:
         for shard, within in chosen.pieces:
             n_docs = within.stop - within.start if isinstance(within, slice) else len(within)
             stop = start + n_docs
-            if self.manifest.shards[shard].known:
-                with self._reader.mapped(shard) as arrays:
-                    gold[start:stop] = arrays["gold"][within]
+            labels = self._reader.shard(shard).gold if self.manifest.shards[shard].known else None
+            if labels is not None:
+                gold[start:stop] = labels[within]
             start = stop
         return gold if chosen.order is None else gold[chosen.order]
 
@@ -188,4 +183,4 @@ class ShardFolder:
             if watch is not None:
                 watch((number + 1) / len(digests))
         for shard in range(len(self.manifest.shards)):
-            self._reader.places(shard)
+            self._reader.shard(shard)

@@ -1,4 +1,7 @@
-"""Access to the shards of a folder: which lie where, mapped one at a time."""
+"""Counts and votes of a shard folder, read when they are asked for.
+
+A file is memory-mapped during a call and released after it; what calls return are copies.
+"""
 
 from __future__ import annotations
 
@@ -7,50 +10,52 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
-from palda.data import selection
+from palda.data import Votes, selection
 from palda.errors import DataError
 from palda.io.shards.format import (
     MANIFEST,
     NAMES,
     check_shard,
+    mapped_shard,
     names_of,
     read_json,
     read_manifest,
     string_array,
-    unpacked_strings,
 )
-from palda.io.shards.npz_maps import array_places, mapped_arrays
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
-    from palda.data import Rows, Strings
-    from palda.io.shards.format import Manifest
-    from palda.io.shards.npz_maps import Place
+    from palda.data import Counts, Rows, Strings
+    from palda.io.shards.format import Manifest, Shard
 
-__all__ = ["Piece", "Selection", "ShardReader", "entries_of", "open_reader"]
+__all__ = ["MappedCounts", "MappedVotes", "ShardReader", "open_reader"]
 
 
 def open_reader(path: str | os.PathLike[str]) -> ShardReader:
-    """Reader of a folder; opening one again gives the same object while the folder stays as it is."""
+    """Reader of a folder; the same object is returned again while the manifest stays unchanged."""
     folder = Path(path).absolute()
-    try:
-        status = (folder / MANIFEST).stat()
-        stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-    except OSError:
-        stamp = (0, 0, 0)
-    return _opened(folder, stamp)
+    return _open_reader(folder, _file_stamp(folder / MANIFEST))
 
 
 @lru_cache(maxsize=8)
-def _opened(folder: Path, stamp: tuple[int, int, int]) -> ShardReader:
-    del stamp  # tells the cache of a folder that was written anew
+def _open_reader(folder: Path, stamp: tuple[int, int, int]) -> ShardReader:
+    del stamp  # a changed manifest has another stamp
     return ShardReader(folder, read_manifest(folder))
+
+
+def _file_stamp(path: Path) -> tuple[int, int, int]:
+    """Time of the last change, size and inode of a file; zeros if it cannot be read."""
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, 0, 0
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 class Piece(NamedTuple):
@@ -61,7 +66,7 @@ class Piece(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """Documents asked for, shard by shard in ascending order, and how to bring them into the order asked for."""
+    """Requested documents, shard by shard in ascending order, and the permutation to the requested order."""
 
     pieces: list[Piece]
     length: int
@@ -70,16 +75,17 @@ class Selection(NamedTuple):
 
 
 class ShardReader:
-    """What everything that reads a folder shares; pickled as nothing but the path. Threads may share one.
+    """Access to the shards of a folder, shared by its counts and votes; pickled as its path. Thread-safe.
 
-    A shard is looked over when it is first used, so that no position in a damaged file leads outside.
+    A shard file is validated when it is first used and again if it changes, so that no position in a damaged file can
+    point out of bounds.
     """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path = path
         self.manifest = manifest
         self.doc_bounds = np.cumsum([0, *(shard.documents for shard in manifest.shards)], dtype=np.int64)
-        self._places: dict[int, dict[str, Place]] = {}
+        self._validated: dict[int, tuple[int, int, int]] = {}
 
     def __len__(self) -> int:
         return self.manifest.documents
@@ -106,25 +112,26 @@ class ShardReader:
         path = self.path / NAMES
         return names_of(read_json(path), axis, size, path)
 
+    def shard(self, number: int) -> Shard:
+        """Columns of a shard, memory-mapped; keep copies, never the arrays themselves."""
+        entry = self.manifest.shards[number]
+        path = self.path / entry.file
+        stamp = _file_stamp(path)
+        if self._validated.get(number) != stamp:
+            check_shard(path, entry, self.manifest)
+            self._validated[number] = stamp
+        return mapped_shard(path)
+
     def strings(self, name: str, rows: Rows) -> Strings:
-        """Ids or texts of some documents."""
+        """Ids (``"ids"``) or texts (``"texts"``) of some documents."""
         chosen = self.selected(rows)
-        found: list[str] = []
-        for shard, within in chosen.pieces:
-            n_docs = self.manifest.shards[shard].documents
-            try:
-                with self.mapped(shard) as arrays:
-                    found += unpacked_strings(arrays, name, np.arange(n_docs)[within].tolist())
-            except UnicodeDecodeError:
-                path = self.path / self.manifest.shards[shard].file
-                raise DataError(
-                    f"is damaged (the {name} are no text); write the folder again", file=str(path)
-                ) from None
-        strings = string_array(found)
+        strings = string_array(
+            [text for piece in chosen.pieces for text in self.shard(piece.shard).strings(name, piece.rows)]
+        )
         return strings if chosen.order is None else string_array(strings[chosen.order].tolist())
 
     def selected(self, rows: Rows) -> Selection:
-        """Where documents lie that are asked for by a slice, by positions or by booleans."""
+        """Location of documents that are requested by a slice, by positions or by booleans."""
         chosen = selection(rows)
         if isinstance(chosen, slice) and chosen.step in (None, 1):
             start, stop, _ = chosen.indices(len(self))
@@ -153,40 +160,152 @@ class ShardReader:
         for shard in np.flatnonzero(np.diff(cuts)):
             yield Piece(int(shard), positions[cuts[shard] : cuts[shard + 1]] - self.doc_bounds[shard])
 
-    def mapped(self, shard: int) -> AbstractContextManager[dict[str, NDArray[Any]]]:
-        """Arrays of a shard, for the time of a block; keep copies, never the arrays themselves."""
-        return mapped_arrays(self.path / self.manifest.shards[shard].file, self.places(shard))
-
-    def places(self, shard: int) -> dict[str, Place]:
-        """Where the arrays of a shard lie; the first time, its whole content is looked over."""
-        known = self._places.get(shard)
-        if known is None:
-            entry = self.manifest.shards[shard]
-            path = self.path / entry.file
-            known = array_places(path)
-            with mapped_arrays(path, known) as arrays:
-                check_shard(arrays, entry, self.manifest, path)
-            self._places[shard] = known
-        return known
-
-    def joined_starts(self, name: str) -> NDArray[np.int64]:
-        """Starts of all shards as one array over all documents."""
+    def all_starts(self, name: str) -> NDArray[np.int64]:
+        """``count_starts`` or ``vote_starts`` of all shards as one array over all documents."""
         starts = np.zeros(len(self) + 1, dtype=np.int64)
         before = 0
         for shard, (low, high) in enumerate(zip(self.doc_bounds[:-1], self.doc_bounds[1:], strict=True)):
-            with self.mapped(shard) as arrays:
-                starts[low + 1 : high + 1] = arrays[name][1:] + before
-                before += int(arrays[name][-1])
+            own = getattr(self.shard(shard), name)
+            starts[low + 1 : high + 1] = own[1:] + before
+            before += int(own[-1])
         return starts
 
 
-def entries_of(
+def _entries_of(
     starts: NDArray[np.int64], rows: slice | NDArray[np.int64]
 ) -> tuple[slice | NDArray[np.int64], NDArray[np.int64]]:
-    """Entries of some rows, and how many each row has."""
+    """Positions of the entries of some rows, and the number of entries per row."""
     if isinstance(rows, slice):
         part = starts[rows.start : rows.stop + 1]
         return slice(int(part[0]), int(part[-1])), np.diff(part)
     first, lengths = starts[rows], starts[rows + 1] - starts[rows]
     run = np.repeat(first - (np.cumsum(lengths) - lengths), lengths)
     return run + np.arange(len(run)), lengths
+
+
+class MappedCounts:
+    """Counts (documents, words) on disk; rows are read when they are asked for."""
+
+    def __init__(self, reader: ShardReader) -> None:
+        self.reader = reader
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MappedCounts, (self.reader,)
+
+    def __repr__(self) -> str:
+        n_docs, n_words = self.shape
+        return f"MappedCounts({n_docs:,} x {n_words:,}, {self.nnz:,} entries in {str(self.reader.path)!r})"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of documents and of words."""
+        return self.reader.manifest.documents, self.reader.manifest.words
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored entries."""
+        return sum(shard.entries for shard in self.reader.manifest.shards)
+
+    @cached_property
+    def indptr(self) -> NDArray[np.int64]:
+        """(documents + 1,): number of entries before each document, and in total."""
+        return self.reader.all_starts("count_starts")
+
+    def __getitem__(self, rows: Rows) -> Counts:
+        """Rows as a matrix in memory: 64-bit floats, columns sorted."""
+        chosen = self.reader.selected(rows)
+        lengths, words, data = [np.empty(0, np.int64)], [np.empty(0, np.int32)], [np.empty(0)]
+        for number, within in chosen.pieces:
+            shard = self.reader.shard(number)
+            entries, of_rows = _entries_of(shard.count_starts, within)
+            lengths.append(of_rows)
+            words.append(shard.words[entries].astype(np.int32))
+            data.append(shard.counts[entries].astype(np.float64))
+        starts = np.concatenate(([0], np.cumsum(np.concatenate(lengths))))
+        kind = np.int32 if starts[-1] <= np.iinfo(np.int32).max else np.int64  # SciPy makes one type of both
+        parts = (np.concatenate(data), np.concatenate(words), starts.astype(kind))
+        matrix: Counts = sparse.csr_array(parts, shape=(chosen.length, self.shape[1]))
+        matrix.has_sorted_indices = matrix.has_canonical_format = True
+        return matrix if chosen.order is None else sparse.csr_array(matrix[chosen.order])
+
+
+class MappedVotes:
+    """Votes on disk; those on some documents are read as ``Votes`` when they are asked for."""
+
+    def __init__(self, reader: ShardReader) -> None:
+        self.reader = reader
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MappedVotes, (self.reader,)
+
+    def __repr__(self) -> str:
+        return (
+            f"MappedVotes({len(self)} votes of {self.n_annotators} annotators on {self.n_docs} documents x "
+            f"{self.n_classes} classes in {str(self.reader.path)!r})"
+        )
+
+    def __len__(self) -> int:
+        return sum(shard.votes for shard in self.reader.manifest.shards)
+
+    @property
+    def n_docs(self) -> int:
+        """Number of documents, including those without votes."""
+        return self.reader.manifest.documents
+
+    @property
+    def n_annotators(self) -> int:
+        """Number of annotators, including those without votes."""
+        return self.reader.manifest.annotators
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, including those without votes."""
+        return self.reader.manifest.classes
+
+    @property
+    def annotators(self) -> Strings:
+        """Names of the annotators."""
+        return self.reader.annotators
+
+    @property
+    def classes(self) -> Strings:
+        """Names of the classes."""
+        return self.reader.classes
+
+    @property
+    def doc_ids(self) -> Strings:
+        """Ids of the documents, read anew each time."""
+        return self.reader.strings("ids", slice(None))
+
+    @cached_property
+    def doc_starts(self) -> NDArray[np.int64]:
+        """(documents + 1,): number of votes before each document, and in total."""
+        return self.reader.all_starts("vote_starts")
+
+    def take(self, rows: Rows, *, named: bool = False) -> Votes:
+        """Votes on some documents, in memory.
+
+        Reading ids costs more than reading the votes, so ``doc_ids`` are positions in the folder unless ``named``.
+        """
+        chosen = self.reader.selected(rows)
+        positions = np.asarray(chosen.positions, dtype=np.int64)
+        if not isinstance(chosen.positions, range) and (np.diff(positions) == 0).any():
+            raise DataError("a document was requested twice; votes on it would count twice")
+        columns: list[list[NDArray[Any]]] = [[np.empty(0, kind)] for kind in (np.int32, np.int32, np.int32, np.int8)]
+        abstained = [np.empty((0, 2), np.int32)]
+        before = 0
+        for number, within in chosen.pieces:
+            shard = self.reader.shard(number)
+            votes, lengths = _entries_of(shard.vote_starts, within)
+            docs = np.arange(before, before + len(lengths), dtype=np.int32)
+            columns[0].append(np.repeat(docs, lengths))
+            columns[1].append(shard.vote_annotators[votes].astype(np.int32))
+            columns[2].append(shard.vote_classes[votes].astype(np.int32))
+            columns[3].append(shard.vote_values[votes].astype(np.int8))
+            looks, lengths = _entries_of(shard.abstained_starts, within)
+            abstained.append(np.column_stack((np.repeat(docs, lengths), shard.abstained[looks].astype(np.int32))))
+            before += len(docs)
+        ids: Any = self.reader.strings("ids", positions) if named else positions
+        parts = [np.concatenate(column) for column in columns]
+        found = Votes.assembled(*parts, ids, self.annotators, self.classes, np.concatenate(abstained))
+        return found if chosen.order is None else found.take(chosen.order)

@@ -1,18 +1,19 @@
-"""Votes of a file of any length, in any order, sorted into shards: through files on disk, a shard at a time in memory.
+"""Sorts the votes of a file of any length and order into shards, through one temporary file per shard.
 
-The file is read twice: once for the names of classes and annotators, which decide about every position, and once to
-append each record to the file of its shard. What counts where records disagree is settled when a shard is put
-together, by the same rules as for a file that is read at once.
+The file is read twice: once for the names of classes and annotators, which determine every position, and once to append
+each record to the temporary file of its shard. Duplicates are resolved when a shard is put together, by the same rules
+as for a file that is read at once.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from palda.data import BLANK, SourceLocation, VoteRecords, names_array
+from palda.data import BLANK, SourceLocation, VoteRecords, names_array, validation
 from palda.errors import DataError
 from palda.io.files import file_name
 from palda.io.sources import guess_format, read_any_votes
@@ -21,25 +22,72 @@ from palda.io.tables import VoteTable, vote_rows, warn_about_blanks
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from palda.data import Strings, Votes
-    from palda.io.shards.document_index import DocIndex
     from palda.io.sources import ReadOptions
 
     Source = str | os.PathLike[str]
     Watch = Callable[[float, int], None]
 
-__all__ = ["VoteFacts", "group_votes", "scan_votes", "votes_of_shard"]
+__all__ = ["DocumentIndex", "VoteFacts", "digests_of", "group_votes", "scan_votes", "votes_of_shard"]
 
-_ROWS = 10_000  # of a file, in memory at a time
-_RECORDS = 1 << 20  # in memory before they are appended to the files of their shards
+_ROWS_PER_CHUNK = 10_000
+_MAX_PENDING = 1 << 20  # records in memory before they are appended to the temporary files
+_DIGEST_BYTES = 16
+
+
+def digests_of(ids: Iterable[str]) -> NDArray[np.bytes_]:
+    """128-bit digest of each id; collisions are practically impossible."""
+    digests = [blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).digest() for name in ids]
+    return np.array(digests, dtype=f"S{_DIGEST_BYTES}")
+
+
+class DocumentIndex:
+    """Positions of documents by id, in 24 bytes per document, however long the ids are."""
+
+    def __init__(self, digests: NDArray[np.bytes_], first_ids: list[str]) -> None:
+        self._order = np.argsort(digests, kind="stable")
+        self._sorted = digests[self._order]
+        self._hints = first_ids  # an error may suggest one of them
+
+    def __len__(self) -> int:
+        return len(self._sorted)
+
+    def duplicate(self) -> tuple[int, int] | None:
+        """Positions of the first duplicate id: its first and its second occurrence."""
+        equal = np.flatnonzero(self._sorted[1:] == self._sorted[:-1])
+        if not len(equal):
+            return None
+        again = equal[np.argmin(self._order[equal + 1])]
+        return int(self._order[again]), int(self._order[again + 1])
+
+    def positions(self, ids: Strings) -> NDArray[np.int64]:
+        """Position of each id; -1 if it is unknown."""
+        if not len(self):
+            return np.full(len(ids), -1)
+        digests = digests_of(ids)
+        places = np.minimum(np.searchsorted(self._sorted, digests), len(self) - 1)
+        return np.where(self._sorted[places] == digests, self._order[places], -1)
+
+    def document_positions(
+        self, ids: Strings, doc: NDArray[np.integer[Any]], where: SourceLocation
+    ) -> NDArray[np.int64]:
+        """Positions of records whose ``doc`` points into ``ids``; an unknown id is an error."""
+        positions: NDArray[np.int64] = self.positions(ids)[doc]
+        unknown = np.flatnonzero(positions < 0)
+        if len(unknown):
+            problem = validation.unknown_name(ids[doc[unknown[0]]], self._hints, "document", len(self))
+            where.fail(problem, int(unknown[0]))
+        return positions
 
 
 @dataclass(frozen=True)
 class VoteFacts:
-    """What must be known of all votes before any can be put in its place."""
+    """Names and layout of a file of votes, found in the first pass."""
 
     classes: list[str]
     annotators: list[str]
@@ -48,18 +96,18 @@ class VoteFacts:
     unite: bool
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as JSON knows it."""
+        """Fields as JSON."""
         return asdict(self)
 
     @property
     def record_type(self) -> np.dtype[Any]:
-        """A record in the file of a shard, as compact as may be: there are many."""
+        """Type of a record in a temporary file."""
         columns = [("doc", "<u4"), ("annotator", "<i4"), ("label", "<i4"), ("value", "i1"), ("row", "<i8")]
         return np.dtype([*columns, ("time", "<f8")] if self.timed else columns)
 
 
 def scan_votes(path: Source, options: ReadOptions, watch: Watch) -> VoteFacts:
-    """Names in a file of votes, and how it is laid out."""
+    """First pass over a file of votes: names and layout."""
     annotators: set[str] = set()
     classes: set[str] = set()
     n_rows = n_blank = n_votes = 0
@@ -91,19 +139,19 @@ def group_votes(
     path: Source,
     options: ReadOptions,
     facts: VoteFacts,
-    index: DocIndex,
+    index: DocumentIndex,
     docs_per_shard: int,
-    room: Path,
+    temporary: Path,
     watch: Watch,
 ) -> None:
-    """Append every record to the file of its shard, in the order in which they stand in the file."""
-    settled = replace(options, classes=tuple(facts.classes), layout=facts.layout)
+    """Second pass: append every record to the temporary file of its shard, in file order."""
+    fixed_options = replace(options, classes=tuple(facts.classes), layout=facts.layout)
     place = {name: position for position, name in enumerate(facts.annotators)}
-    waiting: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
-    n_waiting = n_rows = 0
-    for rows, share in _chunks(path, settled):
+    pending: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
+    n_pending = n_rows = 0
+    for rows, share in _chunks(path, fixed_options):
         found = rows.records
-        doc = index.joined(found.doc_ids, found.doc, found.where)
+        doc = index.document_positions(found.doc_ids, found.doc, found.where)
         records = np.empty(len(doc), facts.record_type)
         records["doc"] = doc % docs_per_shard
         records["annotator"] = np.array([place[name] for name in found.annotators], dtype=np.int64)[found.annotator]
@@ -112,14 +160,14 @@ def group_votes(
         records["row"] = _rows(found)
         if facts.timed:
             records["time"] = np.nan if found.time is None else found.time
-        waiting.append((doc // docs_per_shard, records))
-        n_waiting += len(records)
+        pending.append((doc // docs_per_shard, records))
+        n_pending += len(records)
         n_rows += len(records)
-        if n_waiting >= _RECORDS:
-            _append(waiting, room)
-            waiting, n_waiting = [], 0
+        if n_pending >= _MAX_PENDING:
+            _append(pending, temporary)
+            pending, n_pending = [], 0
         watch(share, n_rows)
-    _append(waiting, room)
+    _append(pending, temporary)
 
 
 def _rows(records: VoteRecords) -> np.ndarray[Any, Any]:
@@ -127,26 +175,26 @@ def _rows(records: VoteRecords) -> np.ndarray[Any, Any]:
     return np.arange(len(records.value)) + where.first_row if where.rows is None else where.rows
 
 
-def _append(waiting: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]], room: Path) -> None:
-    if not any(len(shards) for shards, _ in waiting):
+def _append(pending: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]], temporary: Path) -> None:
+    if not any(len(shards) for shards, _ in pending):
         return
-    shard = np.concatenate([shards for shards, _ in waiting])
-    records = np.concatenate([records for _, records in waiting])
+    shard = np.concatenate([shards for shards, _ in pending])
+    records = np.concatenate([records for _, records in pending])
     order = np.argsort(shard, kind="stable")
     shard, records = shard[order], records[order]
     cuts = np.flatnonzero(np.diff(shard)) + 1
     for number, part in zip(shard[np.concatenate(([0], cuts))], np.split(records, cuts), strict=True):
-        with _file(room, int(number)).open("ab") as file:
+        with _file(temporary, int(number)).open("ab") as file:
             file.write(part.tobytes())
 
 
-def _file(room: Path, shard: int) -> Path:
-    return room / f"votes-{shard:05d}"
+def _file(temporary: Path, shard: int) -> Path:
+    return temporary / f"votes-{shard:05d}"
 
 
-def votes_of_shard(room: Path, shard: int, facts: VoteFacts, doc_ids: Strings, rule: str, file: str) -> Votes:
-    """Votes on the documents of a shard, sorted and settled."""
-    path = _file(room, shard)
+def votes_of_shard(temporary: Path, shard: int, facts: VoteFacts, doc_ids: Strings, rule: str, file: str) -> Votes:
+    """Votes on the documents of a shard, sorted and without duplicates."""
+    path = _file(temporary, shard)
     records = np.fromfile(path, facts.record_type) if path.is_file() else np.empty(0, facts.record_type)
     given = VoteRecords(
         records["doc"].astype(np.int64), records["annotator"], records["label"], records["value"], doc_ids,
@@ -157,13 +205,13 @@ def votes_of_shard(room: Path, shard: int, facts: VoteFacts, doc_ids: Strings, r
 
 
 def _chunks(path: Source, options: ReadOptions) -> Iterator[tuple[VoteTable, float]]:
-    """Records of a table, some rows at a time; an export of a labelling platform is read at once."""
+    """Records of a table, some rows at a time; an export of a labelling platform is one chunk."""
     kind = guess_format(path, options.encoding) if options.format == "auto" else options.format
     if kind != "table":
         yield VoteTable(_as_records(read_any_votes(path, options), file_name(path)), "auto"), 1.0
         return
     layout: Any = options.layout
-    for table, share in read_chunks(path, _ROWS, options.encoding):
+    for table, share in read_chunks(path, _ROWS_PER_CHUNK, options.encoding):
         rows = vote_rows(
             table, classes=options.classes, layout=layout, partial=options.partial, present_at=options.present_at,
             ignore=options.ignore, blank=cast("Any", options.blank), columns=dict(options.columns), whole=False,

@@ -1,24 +1,25 @@
-"""Data in memory as a folder of shards; the folder appears under its name when it is complete, or not at all."""
+"""Writes shard folders. A folder appears under its name when it is complete, or not at all."""
 
 from __future__ import annotations
 
+import json
 import secrets
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from palda.data import Corpus, Dataset, validation
 from palda.errors import DataError
 from palda.io.shards.folder import open_shards
 from palda.io.shards.format import (
+    MANIFEST,
     NAMES,
     WORDS,
-    WORDS_ARRAYS,
     Manifest,
     ShardEntry,
-    shard_arrays,
+    file_sha256,
+    read_json,
     shard_name,
     write_json,
     write_shard,
@@ -33,18 +34,12 @@ if TYPE_CHECKING:
 
     Words = TextWords | ValueWords
 
-__all__ = [
-    "DOCS_PER_SHARD",
-    "check_new_folder",
-    "put_in_place",
-    "write_names",
-    "write_part",
-    "write_shards",
-    "write_words",
-]
+__all__ = ["DOCS_PER_SHARD", "UnfinishedFolder", "write_names", "write_part", "write_shards", "write_words"]
 
 DOCS_PER_SHARD = 1 << 14
-"""Documents in a shard, unless somebody wants another number."""
+"""Default number of documents per shard."""
+
+_JOURNAL, _SHARDS = "journal.json", "shards.jsonl"
 
 
 def write_shards(
@@ -55,28 +50,49 @@ def write_shards(
     docs_per_shard: int = DOCS_PER_SHARD,
     force: bool = False,
 ) -> ShardFolder:
-    """Write counts, votes and known labels as a folder of shards, and open it.
+    """Write counts, votes and gold labels as a shard folder, and open it.
 
     Parameters
     ----------
-    path
-        Folder to write. It must not be there yet, unless ``force`` replaces a folder of shards.
-    data
-        A ``Corpus``, or a ``Dataset`` that holds one; texts are kept if the corpus has them.
-    words
-        The fitted transformer that made the counts, so that a model learned from the folder reads new documents.
-    docs_per_shard
-        Documents in a file.
-    force
-        Replace a folder of shards.
+    path : str or path-like
+        Folder to write. It must not exist yet, unless ``force`` replaces a shard folder.
+    data : Corpus or Dataset
+        Word counts, or a dataset whose ``corpus`` is a ``Corpus``. Texts are kept if the corpus has them.
+    words : TextWords or ValueWords, optional
+        The fitted transformer that made the counts. A model fitted from the folder can then read new documents.
+    docs_per_shard : int, default 16384
+        Documents per file.
+    force : bool, default False
+        Replace an existing shard folder.
+
+    Returns
+    -------
+    ShardFolder
+        The folder that was written.
+
+    Raises
+    ------
+    DataError
+        If the folder exists, or if ``data`` holds no word counts.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from palda import write_shards
+    >>> from palda.data import Corpus
+    >>> corpus = Corpus.from_counts([[1, 0], [0, 2], [3, 1]], vocabulary=["ship", "wheat"])
+    >>> with tempfile.TemporaryDirectory() as parent:
+    ...     folder = write_shards(f"{parent}/corpus", corpus, docs_per_shard=2)
+    ...     len(folder), len(folder.manifest.shards), folder.counts[2].toarray().tolist()
+    (3, 2, [[3.0, 1.0]])
     """
     validation.require_count(docs_per_shard, "docs_per_shard")
     dataset = data if isinstance(data, Dataset) else Dataset.of(data)
     corpus = dataset.corpus
     if not isinstance(corpus, Corpus):
-        raise DataError("shards hold counts of words; turn the documents into a Corpus first, with TextWords")
+        raise DataError("shards hold word counts; turn the documents into a Corpus first, with TextWords")
     target = Path(path)
-    check_new_folder(target, force=force)
+    _check_target(target, force=force)
     unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     unfinished.mkdir(parents=True)
     try:
@@ -88,53 +104,23 @@ def write_shards(
         ]
         sizes = (len(dataset), corpus.n_words, len(dataset.classes), dataset.votes.n_annotators)
         Manifest(*sizes, corpus.texts is not None, tuple(entries), files).write(unfinished)
-        put_in_place(unfinished, target)
+        _move_into_place(unfinished, target)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return open_shards(target)
 
 
-def check_new_folder(target: Path, *, force: bool) -> None:
-    """Complain now rather than after the work about a folder that could not be written."""
+def _check_target(target: Path, *, force: bool) -> None:
+    """Raise before the work, not after it, if the folder cannot be written."""
     if target.exists() or target.is_symlink():
-        is_ours = (target / "manifest.json").is_file()
-        if not force or not is_ours:
-            advice = "pass force=True to replace it, or choose another name" if is_ours else "choose another name"
-            raise DataError(f"is there already; {advice}", file=str(target))
+        is_shards = (target / MANIFEST).is_file()
+        if not force or not is_shards:
+            advice = "pass force=True to replace it, or choose another name" if is_shards else "choose another name"
+            raise DataError(f"already exists; {advice}", file=str(target))
 
 
-def write_names(folder: Path, axes: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """Write the names of all axes but the documents; the digest of the file."""
-    return {NAMES: write_json(folder / NAMES, {axis: list(names) for axis, names in axes.items()})}
-
-
-def write_words(folder: Path, words: Words) -> dict[str, str]:
-    """Write what turns new documents into counts; digests of the files."""
-    from palda.data import words_to_arrays
-
-    arrays, state = words_to_arrays(words)
-    files = {WORDS: write_json(folder / WORDS, state)}
-    if arrays:
-        files[WORDS_ARRAYS] = write_shard(folder / WORDS_ARRAYS, arrays)
-    return files
-
-
-def write_part(folder: Path, number: int, part: Dataset) -> ShardEntry:
-    """Write one shard; what the manifest says about it."""
-    corpus: Any = part.corpus
-    counts = corpus.counts
-    if not counts.has_canonical_format:
-        counts = counts.copy()
-        counts.sum_duplicates()
-    name = shard_name(number)
-    arrays = shard_arrays(counts, part.votes, part.gold, corpus.texts, corpus.n_words)
-    digest = write_shard(folder / name, arrays)
-    known = int(np.count_nonzero(part.gold >= 0))
-    return ShardEntry(name, len(part), int(counts.nnz), len(part.votes), known, digest)
-
-
-def put_in_place(unfinished: Path, target: Path) -> None:
-    """Give a complete folder its name; what had the name before goes."""
+def _move_into_place(unfinished: Path, target: Path) -> None:
+    """Rename a complete folder to its final name; an older folder of that name is removed."""
     if not target.exists():
         unfinished.rename(target)
         return
@@ -142,3 +128,116 @@ def put_in_place(unfinished: Path, target: Path) -> None:
     target.rename(old)
     unfinished.rename(target)
     shutil.rmtree(old)
+
+
+def write_names(folder: Path, axes: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Write the names of all axes but the documents; returns file name and digest."""
+    return {NAMES: write_json(folder / NAMES, {axis: list(names) for axis, names in axes.items()})}
+
+
+def write_words(folder: Path, words: Words) -> dict[str, str]:
+    """Write the fitted transformer; returns file name and digest."""
+    from palda.data import words_to_arrays
+
+    arrays, state = words_to_arrays(words)
+    content = state | {"arrays": {name: array.tolist() for name, array in arrays.items()}}
+    return {WORDS: write_json(folder / WORDS, content)}
+
+
+def write_part(folder: Path, number: int, part: Dataset) -> ShardEntry:
+    """Write one shard; returns its entry in the manifest."""
+    corpus: Any = part.corpus
+    counts = corpus.counts
+    if not counts.has_canonical_format:
+        counts = counts.copy()
+        counts.sum_duplicates()
+    name = shard_name(number)
+    digest, n_known = write_shard(folder / name, counts, part.votes, part.gold, corpus.texts)
+    return ShardEntry(name, len(part), int(counts.nnz), len(part.votes), n_known, digest)
+
+
+class UnfinishedFolder:
+    """A folder ``NAME.part`` beside the target: the files so far, a journal of them, and temporary files.
+
+    ``request`` describes what is made of which files; a run resumes only if it is unchanged. Nothing appears under the
+    target's name before it is complete.
+    """
+
+    def __init__(self, target: Path, request: dict[str, Any], *, resume: bool, force: bool) -> None:
+        self.target = target
+        self.path = target.with_name(f"{target.name}.part")
+        self.output = self.path / "folder"
+        self.temporary = self.path / "temporary"
+        _check_target(target, force=force)
+        if self.path.exists() and not resume and not force:
+            raise DataError(
+                f"{self.path.name} is left from an interrupted run; pass resume=True to resume it, or force=True to "
+                "start again",
+                file=str(target),
+            )
+        self._journal: dict[str, Any] = {"request": request, "steps": {}}
+        self._shards: dict[str, ShardEntry] = {}
+        if resume and (self.path / _JOURNAL).is_file():
+            self._resume(request)
+        else:
+            self._start()
+
+    def _start(self) -> None:
+        try:
+            if self.path.exists():
+                shutil.rmtree(self.path)
+            self.output.mkdir(parents=True)
+            self.temporary.mkdir()
+        except OSError as refused:
+            raise DataError(f"cannot be written: {refused.strerror or refused}", file=str(self.path)) from refused
+        write_json(self.path / _JOURNAL, self._journal)
+
+    def _resume(self, request: dict[str, Any]) -> None:
+        journal = read_json(self.path / _JOURNAL)
+        before = journal.get("request", {}) if isinstance(journal, dict) else {}
+        changed = sorted(name for name in {*request, *before} if request.get(name) != before.get(name))
+        if changed:
+            raise DataError(
+                f"cannot resume: {', '.join(changed)} changed since {self.path.name} was started; "
+                "use the same files and options, or start again with force=True",
+                file=str(self.target),
+            )
+        self._journal = journal
+        path = self.path / _SHARDS
+        lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []  # the last line may be incomplete
+        path.write_bytes(b"".join(line + b"\n" for line in lines))
+        self._shards = {entry.file: entry for entry in (ShardEntry(**json.loads(line)) for line in lines)}
+
+    def step_result(self, step: str) -> dict[str, Any] | None:
+        """Result of a step, if it is complete."""
+        result: dict[str, Any] | None = self._journal["steps"].get(step)
+        return result
+
+    def complete_step(self, step: str, **result: Any) -> dict[str, Any]:
+        """Record that a step and all its files are complete; returns the result."""
+        self._journal["steps"][step] = result
+        write_json(self.path / _JOURNAL, self._journal)
+        return result
+
+    def shard(self, number: int) -> ShardEntry | None:
+        """Entry of a shard that is complete and unchanged since it was written."""
+        entry = self._shards.get(shard_name(number))
+        if entry is None:
+            return None
+        path = self.output / entry.file
+        return entry if path.is_file() and file_sha256(path) == entry.sha256 else None
+
+    def add(self, entry: ShardEntry) -> None:
+        """Record that a shard is complete."""
+        with (self.path / _SHARDS).open("ab") as lines:
+            lines.write(json.dumps(asdict(entry)).encode() + b"\n")
+
+    def complete(self, manifest: Manifest) -> None:
+        """Write the manifest and move the folder to its final name."""
+        manifest.write(self.output)
+        wanted = {MANIFEST, *manifest.files, *(shard.file for shard in manifest.shards)}
+        for file in self.output.iterdir():
+            if file.name not in wanted:  # left by a run that was killed while it wrote
+                file.unlink()
+        _move_into_place(self.output, self.target)
+        shutil.rmtree(self.path)
