@@ -23,6 +23,7 @@ CALLABLES: dict[str, Any] = {
 }
 
 
+@pytest.mark.guide
 @pytest.mark.parametrize("documented", WITH_EXAMPLES, ids=lambda documented: documented.__name__)
 def test_examples_of_docstrings_run(documented: Any) -> None:
     runner = doctest.DocTestRunner(verbose=False)

@@ -188,6 +188,7 @@ def reuters(data_folder: Path) -> catalog.Split:
     return catalog.load("reuters", folder=data_folder)
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_reuters_is_close_to_the_paper(reuters: catalog.Split) -> None:
     train, test = reuters

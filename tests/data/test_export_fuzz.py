@@ -181,6 +181,7 @@ def test_the_files_to_be_broken_are_sound(tmp_path: Path, name: str) -> None:
     assert len(read(tmp_path / file).votes)
 
 
+@pytest.mark.slow
 @every_format
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(data=st.data())

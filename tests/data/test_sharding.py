@@ -85,6 +85,7 @@ _cells = st.tuples(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cells=st.lists(_cells, min_size=1, max_size=25), rule=st.sampled_from(["last", "first", "drop", "error"]),
        timed=st.booleans())  # fmt: skip

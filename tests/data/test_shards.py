@@ -455,6 +455,7 @@ def _large_folder(path: Path, n_shards: int) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_folder(tmp_path: Path) -> None:
     pytest.importorskip("resource")
     small, large = _large_folder(tmp_path / "small", 3), _large_folder(tmp_path / "large", 12)

@@ -282,6 +282,7 @@ def test_leaps_leave_the_bound_a_lower_bound(monkeypatch: pytest.MonkeyPatch, ke
 # Families side by side.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", ["observed", "partly", "unknown"])
 def test_on_average_each_larger_family_is_nearer_to_the_likelihood(labels: str) -> None:
     """q(λ) q(θ | λ) q(u, z) lies above q(λ) q(θ) q(u, z), and that above q(λ) q(θ) q(u) q(z)."""

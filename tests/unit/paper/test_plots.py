@@ -33,6 +33,7 @@ def figure_of(name: str, made_up: MakeRecord, choice: Choice) -> object:
     return figure
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_figure_says_what_it_shows(name: str, made_up: MakeRecord, tmp_path: Path) -> None:
     svg, png = save(figure_of(name, made_up, Choice(quick=True)), tmp_path, "figure")  # type: ignore[arg-type]
