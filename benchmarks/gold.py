@@ -26,7 +26,7 @@ from palda.errors import PaldaError
 from palda.io import catalog
 from palda.metrics import choose_thresholds
 from palda.models.classifier import ClassifierSettings, assign_folds, inverse_document_frequencies, tf_idf
-from palda.paper import OneVsRest, OnLabels, Raykar
+from palda.paper.baselines import OneVsRest, Raykar, aggregate_labels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -207,8 +207,8 @@ def votes(names: list[str]) -> None:
             ours = from_votes(case, 0, votes_per_doc)[0]
             given, _ = simulate.crowd(case.labels, "paper", votes_per_doc=votes_per_doc, seed=0)
             rivals = []
-            for aggregation in ("majority", "dawid_skene"):
-                model = OnLabels(OneVsRest(random_state=0), aggregation).fit(case.words, given)
+            for rule in ("majority", "dawid_skene"):
+                model = OneVsRest(random_state=0).fit(case.words, aggregate_labels(given, rule).labels)
                 rivals.append(metrics.micro_f1(case.test_labels, model.predict_proba(case.test_words) >= 0.5))
             print(
                 f"{name}, {votes_per_doc} votes: palda {shown(ours)}; majority {rivals[0]:.4f}, Dawid-Skene "

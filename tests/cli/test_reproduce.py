@@ -14,7 +14,7 @@ from palda.cli import main
 from palda.cli.commands.reproduce import run_experiment
 from palda.errors import PaldaError
 from palda.paper import Cell, Store
-from palda.paper.experiments import EXPERIMENTS, Choice
+from palda.paper.experiments import EXPERIMENTS, RunOptions
 
 FAKES = Path(__file__).parents[1] / "unit" / "paper"
 
@@ -101,17 +101,17 @@ def test_failed_cells_exit_with_1_and_each_reason_is_printed_once(
 ) -> None:
     cells = [Cell("reuters", method, "votes", seed) for seed, method in enumerate(("bad", "palda", "bad"))]
     experiment = replace(EXPERIMENTS["adversarial"], plan=lambda _: cells)
-    assert run_experiment(experiment, Choice(), tmp_path, 1, "table") == 1
+    assert run_experiment(experiment, RunOptions(), tmp_path, 1, "table") == 1
     err = capsys.readouterr().err
     assert err.count("this method does not work") == 1
     assert "2 of 3 cells failed" in err
-    assert [record.cell.method for record in Store(tmp_path).every()] == ["palda"]
+    assert [record.cell.method for record in Store(tmp_path).load_everything()] == ["palda"]
 
 
 def test_missing_data_is_reported_once_with_the_variable_to_set(
     call: Call, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("palda.paper.RUN_CELL", "palda.paper.execute:run_cell")
+    monkeypatch.setattr("palda.paper.RUN_CELL", "palda.paper.execution:run_cell")
     monkeypatch.setenv("PALDA_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     arguments = ("--methods", "nothing,majority", "--sets", "scene", "--seeds", 2, "--jobs", 1)
@@ -128,7 +128,7 @@ def test_a_file_given_as_results_folder_is_refused(
     file = tmp_path / "file"
     file.write_text("")
     assert call("reproduce", "adversarial", "--seeds", 1, "-o", file) == 1
-    assert "cannot be written to" in capsys.readouterr().err.splitlines()[-1]
+    assert "cannot write to" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_a_choice_without_cells_is_refused(
@@ -136,7 +136,7 @@ def test_a_choice_without_cells_is_refused(
 ) -> None:
     experiment = replace(EXPERIMENTS["adversarial"], plan=lambda _: [])
     with pytest.raises(PaldaError, match="has no cell"):
-        run_experiment(experiment, Choice(quick=True), tmp_path, 1, "table")
+        run_experiment(experiment, RunOptions(quick=True), tmp_path, 1, "table")
 
 
 def test_an_interrupt_says_how_to_resume(

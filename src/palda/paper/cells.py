@@ -1,6 +1,6 @@
-"""Cells: the smallest pieces of an experiment, each kept in a file of its own as soon as it is done.
+"""Cells: the smallest pieces of an experiment, each stored in its own file as soon as it is finished.
 
-Nothing here imports a numerical package: the command line plans and reads cells before it needs one.
+This module imports no numerical package, because the command line plans and reads cells without one.
 """
 
 from __future__ import annotations
@@ -23,17 +23,7 @@ if TYPE_CHECKING:
 
     K = TypeVar("K", bound=Hashable)
 
-__all__ = [
-    "SOURCES",
-    "Cell",
-    "CellRecord",
-    "Setting",
-    "Source",
-    "Store",
-    "grouped",
-    "versions",
-    "write_atomically",
-]
+__all__ = ["SOURCES", "Cell", "CellRecord", "Setting", "Source", "Store", "group_by", "versions", "write_atomically"]
 
 Setting: TypeAlias = str | int | float | bool | None
 Source: TypeAlias = Literal["gold", "votes", "majority", "dawid_skene"]
@@ -44,20 +34,20 @@ SOURCES: dict[str, str] = {
     "majority": "majority vote",
     "dawid_skene": "Dawid-Skene",
 }
-"""What a method learns from, as tables name it."""
+"""Training labels of a method, and their names in tables."""
 
-_FORMAT = 1  # of the files; part of every key
+_FORMAT = 1  # format version of the files; part of every key
 _PACKAGES = ("palda", "numpy", "scipy", "scikit-learn", "numba", "tomotopy", "crowd-kit")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One method on one data set with one seed: everything that changes what comes out, and nothing else.
+    """One method on one data set with one seed: everything that affects the result, and nothing else.
 
-    The seed draws the random split (where a data set has one), the part of the training documents, the crowd and
-    whatever the method draws. ``options`` are what the experiment asks of a method, ``settings`` all parameters that
-    the method then has. ``quick`` only says how to build the method: a quick cell whose settings are those of a full
-    one is the same cell.
+    ``seed`` determines the random split (where a data set has one), the subset of the training documents, the crowd and
+    the method's random numbers. ``options`` are set by the experiment; ``settings`` are all parameters of the resulting
+    estimator. ``quick`` only selects how the method is built: a quick cell with the same settings as a full one is the
+    same cell.
     """
 
     data: str
@@ -73,29 +63,29 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Digest of all that changes the result, palda's version included."""
+        """Digest of everything that affects the result, including the version of palda."""
         content = asdict(self) | {"format": _FORMAT, "palda": package_version("palda")}
         del content["quick"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def file_name(self) -> str:
-        """Readable for people, unique by the key."""
+        """Readable file name, unique by the key."""
         return f"{self.data}_{self.method}_{self.source}_seed{self.seed}_{self.key}.json"
 
     def option(self, name: str) -> Setting:
-        """An option's value, None if the experiment does not ask for it."""
+        """Value of an option, None if the experiment does not set it."""
         return dict(self.options).get(name)
 
     def __str__(self) -> str:
-        asked = "".join(f", {name} {value}" for name, value in self.options)
+        options = "".join(f", {name} {value}" for name, value in self.options)
         part = "" if self.fraction == 1 else f", {self.fraction:.0%} of the documents"
-        return f"{self.data}: {self.method} from {SOURCES[self.source]}{asked}{part}, seed {self.seed}"
+        return f"{self.data}: {self.method} from {SOURCES[self.source]}{options}{part}, seed {self.seed}"
 
 
 @dataclass(frozen=True, eq=False)
 class CellRecord:
-    """A finished cell: measures (NaN where there is none), and under which circumstances they were taken."""
+    """Result of a finished cell: measures (NaN if not available), and how they were obtained."""
 
     cell: Cell
     measures: Mapping[str, float]
@@ -107,7 +97,7 @@ class CellRecord:
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """Text of the cell's file; JSON has no NaN, so what was not measured is null."""
+        """Text of the cell's file; NaN is stored as null."""
         content = asdict(self)
         content["measures"] = {name: _none_if_nan(value) for name, value in self.measures.items()}
         content["details"] = {name: [_none_if_nan(value) for value in values] for name, values in self.details.items()}
@@ -128,57 +118,55 @@ class CellRecord:
         return cls(**content)
 
 
-def grouped(records: Iterable[CellRecord], by: Callable[[Cell], K]) -> dict[K, list[CellRecord]]:
-    """Records by what ``by`` says of their cell, in order of first appearance."""
+def group_by(records: Iterable[CellRecord], key: Callable[[Cell], K]) -> dict[K, list[CellRecord]]:
+    """Records by a key of their cell, in order of first appearance."""
     groups: defaultdict[K, list[CellRecord]] = defaultdict(list)
     for record in records:
-        groups[by(record.cell)].append(record)
+        groups[key(record.cell)].append(record)
     return dict(groups)
 
 
 class Store:
-    """A folder with one file for each finished cell."""
+    """A folder with one file per finished cell."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         self._cells = self.folder / "cells"
 
     def load(self, cell: Cell) -> CellRecord | None:
-        """The finished cell, None if it is still to be run; a file that cannot be read counts as not there."""
+        """Record of a finished cell; None if it has not been run or its file cannot be read."""
         record = _read(self._cells / cell.file_name)
-        return None if record is None else replace(record, cell=cell)  # files do not say who asks: quick or full
+        return None if record is None else replace(record, cell=cell)  # keep the caller's ``quick``
 
     def load_all(self, cells: Iterable[Cell]) -> list[CellRecord]:
-        """Those of the cells that are finished, in their order."""
+        """Records of the cells that are finished, in the given order."""
         return [record for record in map(self.load, cells) if record is not None]
 
-    def every(self) -> list[CellRecord]:
-        """Every record in the folder, those of other versions included."""
+    def load_everything(self) -> list[CellRecord]:
+        """Every record in the folder, including those of other versions of palda."""
         return [record for path in sorted(self._cells.glob("*.json")) if (record := _read(path)) is not None]
 
     def save(self, record: CellRecord) -> Path:
-        """Write a record whole or not at all: it gets its name only once it is complete on the disk."""
+        """Write a record atomically and return its path."""
         path = self._cells / record.cell.file_name
         write_atomically(path, record.to_json())
         return path
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace a file's text; whoever reads it meanwhile sees the old text or the new one, never a part."""
+    """Replace a file's text; a concurrent reader sees the old text or the new one."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as unfinished:
             unfinished.write_text(text, encoding="utf-8")
-    except OSError as failed:
-        raise PaldaError(
-            f"{path.parent} cannot be written to ({failed.strerror or failed}); choose another folder"
-        ) from None
+    except OSError as error:
+        raise PaldaError(f"cannot write to {path.parent} ({error.strerror or error}); choose another folder") from None
 
 
 def versions() -> dict[str, str]:
-    """Python, palda and the packages that results rest on, as far as they are installed."""
-    found = {package: package_version(package) for package in _PACKAGES}
-    return {"python": platform.python_version()} | {name: number for name, number in found.items() if number}
+    """Versions of Python, palda and the installed packages that affect results."""
+    installed = {package: version for package in _PACKAGES if (version := package_version(package))}
+    return {"python": platform.python_version()} | installed
 
 
 def _read(path: Path) -> CellRecord | None:

@@ -1,6 +1,6 @@
-"""Who takes part: palda by default and as published, and its rivals; and how each learns from which labels.
+"""Methods of the experiments: palda with default settings, palda as published, and the baselines.
 
-Importing this costs nothing; estimators are imported when one is built.
+Importing this module is cheap; estimators are imported when one is built.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.paper.baselines import Baseline
-    from palda.paper.tasks import Features, Task
+    from palda.paper.tasks import FeatureKind, Task
 
     Array = NDArray[np.float64]
 
-__all__ = ["METHODS", "REFERENCES", "Fitted", "Method", "new_cell"]
+__all__ = ["METHODS", "REFERENCES", "Method", "MethodFit", "new_cell"]
 
 REFERENCES = ("nothing", "majority")
-"""Rows that learn nothing from a document: what they reach is what a measure gives away."""
+"""Baselines that ignore the documents: they show what a measure awards for no knowledge."""
 
-_LEFT_OUT = ("random_state", "n_jobs", "engine", "verbose")  # the seed is the cell's own; the others change no result
+_IGNORED_PARAMETERS = ("random_state", "n_jobs", "engine", "verbose")  # the cell has the seed; others change no result
 
 
-class Fitted(NamedTuple):
-    """A fitted model and what was learned beside it."""
+class MethodFit(NamedTuple):
+    """A fitted model with its thresholds, consensus, annotator qualities and times."""
 
     model: Any
-    thresholds: Array | None  # None where none were chosen
-    labels: NDArray[Any] | None  # what it took for the labels of the training documents, if not the truth
-    quality: Array | None
+    thresholds: Array | None  # (classes,); None if not chosen
+    labels: NDArray[Any] | None  # (documents, classes): estimated training labels; None if the truth was used
+    quality: Array | None  # (annotators,)
     fit_seconds: float
-    choose_seconds: float  # NaN where that is a part of the fit, or not done
+    choose_seconds: float  # time to choose thresholds; NaN if it is part of the fit or not done
 
 
 @dataclass(frozen=True)
 class Method:
-    """A method: which labels it can learn from, which features it wants, how it is built and fitted."""
+    """A method: the labels it can learn from, its features, and how it is built and fitted."""
 
     name: str
     title: str
     sources: tuple[Source, ...]
-    features: Features
+    features: FeatureKind
     build: Callable[..., Any]  # (source, seed, n_jobs, quick, **options) -> estimator
-    fit: Callable[[Any, Any, Task, Cell], Fitted]  # (estimator, features, task, cell)
+    fit: Callable[[Any, Any, Task, Cell], MethodFit]  # (estimator, features, task, cell)
     package: str | None = None
 
 
@@ -71,8 +71,8 @@ def new_cell(
     votes_per_doc: int = 5,
     options: Mapping[str, Setting] | None = None,
 ) -> Cell:
-    """A cell with all parameters of its method spelled out, so that its key knows them."""
-    asked = tuple(sorted((options or {}).items()))
+    """A cell that includes all parameters of its method, so that its key depends on them."""
+    given = tuple(sorted((options or {}).items()))
     return Cell(
         data,
         method,
@@ -81,8 +81,8 @@ def new_cell(
         fraction,
         "" if source == "gold" else crowd,
         0 if source == "gold" else votes_per_doc,
-        asked,
-        _settings(method, source, asked, quick),
+        given,
+        _settings(method, source, given, quick),
         quick,
     )
 
@@ -91,20 +91,22 @@ def new_cell(
 def _settings(
     name: str, source: Source, options: tuple[tuple[str, Setting], ...], quick: bool
 ) -> tuple[tuple[str, Setting], ...]:
-    """Every parameter of the estimator that may change its results, and the versions of packages it takes."""
+    """Every parameter of the estimator that may change its results, and the versions of the packages it uses."""
     method = METHODS[name]
     try:
         parameters = method.build(source, 0, 1, quick, **dict(options)).get_params(deep=True)
     except (PaldaError, ImportError):
-        return ()  # it cannot be built here: the cell will say why when it is run
-    found = {key: _plain(value) for key, value in parameters.items() if key.split("__")[-1] not in _LEFT_OUT}
+        return ()  # it cannot be built here; running the cell reports why
+    settings = {
+        key: _json_value(value) for key, value in parameters.items() if key.split("__")[-1] not in _IGNORED_PARAMETERS
+    }
     for package in filter(None, (method.package, "crowd-kit" if source == "dawid_skene" else None)):
-        found[f"{package} version"] = package_version(package)
-    return tuple(sorted(found.items()))
+        settings[f"{package} version"] = package_version(package)
+    return tuple(sorted(settings.items()))
 
 
-def _plain(value: Any) -> Setting:
-    """What JSON can hold; an estimator's own parameters are listed beside it, so its class will do."""
+def _json_value(value: Any) -> Setting:
+    """A value that JSON can hold; the name of the class for an estimator, whose parameters are listed separately."""
     if isinstance(value, (str, int, float, bool, type(None))):
         return value
     return type(value).__name__ if hasattr(value, "get_params") else repr(value)
@@ -119,7 +121,7 @@ def _build_default(source: Source, seed: int, n_jobs: int, quick: bool, **option
 
 
 def _build_published(source: Source, seed: int, n_jobs: int, quick: bool, **options: Any) -> Any:
-    """As published; thresholds are chosen beside the fit, which stays what it is, and ½ is measured as well."""
+    """The published model; thresholds are chosen after the fit and do not change it."""
     del quick
     from palda.estimators import PALDA, CrowdPALDA
 
@@ -127,61 +129,55 @@ def _build_published(source: Source, seed: int, n_jobs: int, quick: bool, **opti
     return kind.as_published(random_state=seed, n_jobs=n_jobs, thresholds="micro_f1", **options)
 
 
-def _fit_ours(model: Any, words: Any, task: Task, cell: Cell) -> Fitted:
-    """Our estimators choose thresholds on documents they hold back, as a part of every fit."""
+def _fit_palda(model: Any, words: Any, task: Task, cell: Cell) -> MethodFit:
+    """Fit an estimator of palda, which chooses thresholds on held-out documents itself."""
     start = time.perf_counter()
     model.fit(words, task.train.Y if cell.source == "gold" else task.votes)
     seconds = time.perf_counter() - start
     if cell.source == "gold":
-        return Fitted(model, model.thresholds_, None, None, seconds, math.nan)
+        return MethodFit(model, model.thresholds_, None, None, seconds, math.nan)
     quality = model.annotator_quality_["quality"].to_numpy()
-    return Fitted(model, model.thresholds_, model.consensus_, quality, seconds, math.nan)
+    return MethodFit(model, model.thresholds_, model.consensus_, quality, seconds, math.nan)
 
 
-def _build_rival(name: str, source: Source, seed: int, n_jobs: int, quick: bool, *, choose: bool = True) -> Any:
-    del choose  # thresholds are chosen beside the fit
-    rivals = CROWD_BASELINES if source == "votes" else BASELINES
-    return rivals[name].make(seed, n_jobs, quick)
+def _build_baseline(name: str, source: Source, seed: int, n_jobs: int, quick: bool, *, choose: bool = True) -> Any:
+    del choose  # read by _fit_baseline
+    baselines = CROWD_BASELINES if source == "votes" else BASELINES
+    return baselines[name].make(seed, n_jobs, quick)
 
 
-def _fit_rival(model: Any, features: Any, task: Task, cell: Cell) -> Fitted:
-    """A rival, and unless the cell has ``choose=False``, which saves three fits, its thresholds."""
-    from palda.paper.tasks import aggregated
-
-    source = cell.source
-    taught: Any = task.train.Y if source == "gold" else task.votes
-    labels, seconds_before = None, 0.0
-    if source == "majority" or source == "dawid_skene":
-        taught, labels, seconds_before = aggregated(task, source)
-    start = time.perf_counter()
-    model.fit(features, taught)
-    fit_seconds = seconds_before + time.perf_counter() - start
-    if source == "votes":
-        labels = model.targets_
-    if cell.option("choose") is False:
-        return Fitted(model, None, labels, None, fit_seconds, math.nan)
-    start = time.perf_counter()
-    thresholds = _thresholds(model, features, taught, task.train.Y if labels is None else labels, task.seed)
-    return Fitted(model, thresholds, labels, None, fit_seconds, time.perf_counter() - start)
-
-
-def _thresholds(model: Any, features: Any, taught: Any, targets: Any, seed: int) -> Array:
-    """Chosen with what clones of a rival say about documents that they have not seen."""
+def _fit_baseline(model: Any, features: Any, task: Task, cell: Cell) -> MethodFit:
+    """Fit a baseline and choose its thresholds, which takes three more fits, unless the cell has ``choose=False``."""
     from palda.metrics import choose_thresholds
-    from palda.paper.baselines.thresholded import out_of_fold_probs
+    from palda.paper.baselines import out_of_fold_probs
+    from palda.paper.tasks import task_labels
 
-    return choose_thresholds(targets, out_of_fold_probs(model, features, taught, random_state=seed), "micro_f1")
+    training_labels: Any = task.train.Y if cell.source == "gold" else task.votes
+    estimated, seconds_before = None, 0.0
+    if cell.source == "majority" or cell.source == "dawid_skene":
+        (training_labels, estimated), seconds_before = task_labels(task, cell.source)
+    start = time.perf_counter()
+    model.fit(features, training_labels)
+    fit_seconds = seconds_before + time.perf_counter() - start
+    if cell.source == "votes":
+        estimated = model.targets_
+    if cell.option("choose") is False:
+        return MethodFit(model, None, estimated, None, fit_seconds, math.nan)
+    start = time.perf_counter()
+    probs = out_of_fold_probs(model, features, training_labels, random_state=task.seed)
+    thresholds = choose_thresholds(task.train.Y if estimated is None else estimated, probs, "micro_f1")
+    return MethodFit(model, thresholds, estimated, None, fit_seconds, time.perf_counter() - start)
 
 
-def _fit_reference(model: Any, features: Any, task: Task, cell: Cell) -> Fitted:
-    """Rows that predict the same for every document have nothing to choose."""
+def _fit_reference(model: Any, features: Any, task: Task, cell: Cell) -> MethodFit:
+    """Fit a baseline that predicts the same for every document; it has no thresholds."""
     del cell
     start = time.perf_counter()
     model.fit(features, task.train.Y)
-    return Fitted(model, None, None, None, time.perf_counter() - start, math.nan)
+    return MethodFit(model, None, None, None, time.perf_counter() - start, math.nan)
 
 
-def _rival(baseline: Baseline) -> Method:
+def _baseline_method(baseline: Baseline) -> Method:
     sources: tuple[Source, ...] = ("gold", "majority", "dawid_skene")
     if baseline.name in REFERENCES:
         sources = ("gold",)
@@ -191,18 +187,18 @@ def _rival(baseline: Baseline) -> Method:
         baseline.name,
         baseline.title,
         sources,
-        "values" if baseline.kind == "values" else "words",
-        partial(_build_rival, baseline.name),
-        _fit_reference if baseline.name in REFERENCES else _fit_rival,
-        baseline.extra,
+        baseline.features,
+        partial(_build_baseline, baseline.name),
+        _fit_reference if baseline.name in REFERENCES else _fit_baseline,
+        baseline.package,
     )
 
 
 METHODS: Mapping[str, Method] = {
-    "palda": Method("palda", "palda, default", ("gold", "votes"), "words", _build_default, _fit_ours),
+    "palda": Method("palda", "palda, default", ("gold", "votes"), "words", _build_default, _fit_palda),
     "published": Method(
-        "published", "ML-PA-LDA, as published", ("gold", "votes"), "pooled", _build_published, _fit_ours
+        "published", "ML-PA-LDA, as published", ("gold", "votes"), "pooled", _build_published, _fit_palda
     ),
-    **{baseline.name: _rival(baseline) for baseline in (CROWD_BASELINES["raykar"], *BASELINES.values())},
+    **{baseline.name: _baseline_method(baseline) for baseline in (CROWD_BASELINES["raykar"], *BASELINES.values())},
 }
-"""Every method by the name it has on the command line."""
+"""Every method by its name on the command line."""

@@ -1,34 +1,35 @@
-"""Run the cells that are not done yet, and store each as it finishes."""
+"""Run the cells that are not finished yet, and store each result as soon as it is there."""
 
 from __future__ import annotations
 
-import os
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import TYPE_CHECKING, Protocol
 
 from palda.errors import PaldaError
-from palda.paper.costs import Costs
 from palda.paper.workers import Failure, Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from palda.paper.cells import Cell, CellRecord, Store
 
-__all__ = ["RUN_CELL", "Outcome", "Watch", "run", "usable_cores"]
+__all__ = ["RUN_CELL", "CellTimes", "Outcome", "RunListener", "run", "usable_cores"]
 
-RUN_CELL = "palda.paper.execute:run_cell"
+RUN_CELL = "palda.paper.execution:run_cell"
+
+_DEFAULT_SECONDS = 20.0  # expected time of a cell when no cell is finished
 
 
-class Watch(Protocol):
-    """Who is told how far a run has got; times are in seconds."""
+class RunListener(Protocol):
+    """Receives the progress of a run; ``left`` is the estimated time left in seconds."""
 
     def begin(self, n_cells: int, n_done: int, left: float) -> None:
-        """Cells asked for, those that were done before, and time left."""
+        """The run starts; ``n_done`` of the ``n_cells`` cells were finished before."""
 
     def finished(self, record: CellRecord, left: float) -> None:
-        """A cell is done and stored."""
+        """A cell is finished and stored."""
 
     def failed(self, cell: Cell, why: str, left: float) -> None:
         """A cell failed; nothing is stored."""
@@ -36,45 +37,74 @@ class Watch(Protocol):
 
 @dataclass
 class Outcome:
-    """What became of the cells asked for."""
+    """Number of cells that were finished before, that were run, and that failed for each reason."""
 
     n_skipped: int = 0
     n_run: int = 0
     failures: Counter[str] = field(default_factory=Counter)
-    """How many cells failed for each reason."""
 
 
 def usable_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Number of cores that this process may use."""
+    from palda.engine import resolve_n_jobs
+
+    return resolve_n_jobs(-1)
 
 
-def run(cells: Sequence[Cell], store: Store, watch: Watch, *, jobs: int = 1, execute: str = RUN_CELL) -> Outcome:
-    """Run the cells that the store does not hold, ``jobs`` at a time, but no more than there are cores.
+def run(
+    cells: Sequence[Cell], store: Store, listener: RunListener, *, jobs: int | None = None, execute: str = RUN_CELL
+) -> Outcome:
+    """Run the cells that the store does not hold, ``jobs`` at a time (default and maximum: the number of cores).
 
-    Each gets an equal share of the cores as threads, so that jobs x threads never exceed them; results do not depend
-    on either. A cell that fails is told of and does not stop the others. An interrupt loses the cells under way.
+    Each job gets an equal share of the cores as threads; results depend on neither. A cell that fails is reported and
+    does not stop the others. An interrupt loses only the cells that are being run.
     """
-    if jobs < 1:
-        raise PaldaError(f"jobs is {jobs}; at least one process is needed")
-    jobs = min(jobs, usable_cores())
+    if jobs is not None and jobs < 1:
+        raise PaldaError(f"jobs is {jobs}; it must be at least 1")
+    n_cores = usable_cores()
+    n_jobs = min(jobs or n_cores, n_cores)
     pending = list(dict.fromkeys(cell for cell in cells if store.load(cell) is None))
     outcome = Outcome(n_skipped=len(set(cells)) - len(pending))
-    costs, left = Costs(store.every()), set(pending)
+    times, unfinished = CellTimes(store.load_everything()), set(pending)
 
     def seconds_left() -> float:
-        return sum(map(costs.of, left)) / jobs
+        return sum(map(times.expected, unfinished)) / n_jobs
 
-    watch.begin(len(set(cells)), outcome.n_skipped, seconds_left())
-    with Workers(execute, jobs, usable_cores() // jobs) as workers:
+    listener.begin(len(set(cells)), outcome.n_skipped, seconds_left())
+    with Workers(execute, n_jobs, n_cores // n_jobs) as workers:
         for cell, result in workers.map(pending):
-            left.discard(cell)
+            unfinished.discard(cell)
             if isinstance(result, Failure):
                 outcome.failures[result] += 1
-                watch.failed(cell, result, seconds_left())
+                listener.failed(cell, result, seconds_left())
                 continue
             store.save(result)
-            costs.learn(result)
+            times.add(result)
             outcome.n_run += 1
-            watch.finished(result, seconds_left())
+            listener.finished(result, seconds_left())
     return outcome
+
+
+class CellTimes:
+    """Expected run time of a cell: the mean over the most similar finished cells."""
+
+    def __init__(self, records: Iterable[CellRecord] = ()) -> None:
+        self._seconds: defaultdict[tuple[object, ...], list[float]] = defaultdict(list)
+        for record in records:
+            self.add(record)
+
+    def add(self, record: CellRecord) -> None:
+        """Include one more finished cell."""
+        for group in _similar_groups(record.cell):
+            self._seconds[group].append(record.seconds)
+
+    def expected(self, cell: Cell) -> float:
+        """Expected seconds of a cell."""
+        known = (self._seconds[group] for group in _similar_groups(cell) if group in self._seconds)
+        return fmean(next(known, [_DEFAULT_SECONDS]))
+
+
+def _similar_groups(cell: Cell) -> list[tuple[object, ...]]:
+    """Groups of similar cells that this cell belongs to, from the most similar ones to all cells."""
+    full = (cell.data, cell.method, cell.source, cell.settings, cell.fraction)
+    return [full, *(full[:size] for size in (4, 3, 2)), (cell.method, cell.source), (cell.data,), ()]

@@ -1,4 +1,4 @@
-"""Tables of results: means and spreads over seeds, as Markdown, CSV and plain records."""
+"""Tables of results: means and standard deviations over seeds, as Markdown, CSV and records."""
 
 from __future__ import annotations
 
@@ -14,16 +14,24 @@ if TYPE_CHECKING:
 
     from palda.paper.cells import CellRecord
 
-__all__ = ["Column", "Stat", "Table", "percent", "shown", "stat", "summarise", "to_csv", "to_markdown", "to_records"]
+__all__ = ["Column", "Stat", "Table", "format_value", "percent", "summarise", "to_csv", "to_markdown", "to_records"]
 
 
 @dataclass(frozen=True)
 class Stat:
-    """Mean over seeds and their standard deviation (n - 1 in the denominator); NaN for a single seed."""
+    """Mean over seeds and the sample standard deviation, which is NaN for a single seed."""
 
     mean: float
     spread: float
     n_seeds: int
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Stat | None:
+        """Statistic of the values that are not NaN; None if there are none."""
+        known = [value for value in values if not math.isnan(value)]
+        if not known:
+            return None
+        return cls(fmean(known), stdev(known) if len(known) > 1 else math.nan, len(known))
 
 
 Value: TypeAlias = Stat | str | float | None
@@ -31,7 +39,7 @@ Value: TypeAlias = Stat | str | float | None
 
 @dataclass(frozen=True)
 class Column:
-    """A measure's name in the rows, its heading, and how many digits are shown."""
+    """Name of a measure in the rows, its heading, and the number of decimals."""
 
     name: str
     heading: str
@@ -40,7 +48,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under columns; what a row does not have is left blank."""
+    """Rows under columns; a value that a row does not have is left blank."""
 
     title: str
     columns: tuple[Column, ...]
@@ -48,31 +56,23 @@ class Table:
     notes: tuple[str, ...] = ()
 
     def texts(self) -> list[list[str]]:
-        """Rows as people read them."""
-        return [[shown(row.get(column.name), column.digits) for column in self.columns] for row in self.rows]
-
-
-def stat(values: Iterable[float]) -> Stat | None:
-    """Mean and spread of what was measured; None if nothing was."""
-    known = [value for value in values if not math.isnan(value)]
-    if not known:
-        return None
-    return Stat(fmean(known), stdev(known) if len(known) > 1 else math.nan, len(known))
+        """Formatted cells, row by row."""
+        return [[format_value(row.get(column.name), column.digits) for column in self.columns] for row in self.rows]
 
 
 def summarise(records: Sequence[CellRecord]) -> dict[str, Value]:
-    """Statistics of every measure of records that differ in their seed alone."""
+    """Statistic of every measure over records that differ only in their seed."""
     names = dict.fromkeys(name for record in records for name in record.measures)
-    return {name: stat(record.measures.get(name, math.nan) for record in records) for name in names}
+    return {name: Stat.of(record.measures.get(name, math.nan) for record in records) for name in names}
 
 
 def percent(fraction: float) -> str:
-    """A part of the training documents, as tables name it."""
+    """A fraction as a whole percentage."""
     return f"{fraction:.0%}"
 
 
-def shown(value: Value, digits: int) -> str:
-    """A value as the page prints it: ``.772 ± .003``, whole numbers from 100 on."""
+def format_value(value: Value, digits: int) -> str:
+    """Text of a value: ``.772 ± .003``, without decimals from 100 on."""
     if value is None or isinstance(value, str):
         return value or ""
     if isinstance(value, Stat):
@@ -89,7 +89,7 @@ def _number(value: float, digits: int) -> str:
 
 
 def to_markdown(table: Table) -> str:
-    """A table in Markdown, its title above and its notes below."""
+    """A table in Markdown, with its title above and its notes below."""
     head = [column.heading for column in table.columns]
     lines = [f"**{table.title}**", "", _row(head), _row("---" for _ in head), *map(_row, table.texts())]
     return "\n".join([*lines, *(line for note in table.notes for line in ("", note))]) + "\n"
@@ -100,7 +100,7 @@ def _row(texts: Iterable[str]) -> str:
 
 
 def to_records(tables: Iterable[Table]) -> list[dict[str, str | float | int | None]]:
-    """A plain record for each row, under its table's title; a statistic becomes mean, spread and number of seeds."""
+    """One record per row with the title of its table; a statistic becomes mean, spread and number of seeds."""
     return [_flat(table.title, row) for table in tables for row in table.rows]
 
 
@@ -116,7 +116,7 @@ def _flat(title: str, row: Mapping[str, Value]) -> dict[str, str | float | int |
 
 
 def to_csv(tables: Iterable[Table]) -> str:
-    """All rows of all tables in one CSV text; columns that a table does not have are blank."""
+    """All rows of all tables as one CSV text; columns that a table does not have are blank."""
     records = to_records(tables)
     names = list(dict.fromkeys(name for record in records for name in record))
     text = io.StringIO()

@@ -1,7 +1,7 @@
-"""Processes that run cells: each takes one at a time, and may die without taking the others along.
+"""Worker processes for cells: each runs one cell at a time, and a crash affects only that cell.
 
-A pool of the standard library breaks as a whole when one process crashes, as compiled rivals can. Interrupts are left
-to the parent: a fit that catches Ctrl-C and returns what it has must never be taken for a finished one.
+A pool of the standard library breaks as a whole when one process crashes, as compiled baselines can. Workers ignore
+interrupts: a fit that catches Ctrl-C and returns early must not be stored as finished.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Failure", "Workers"]
 
-_THREADS_OF_BLAS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_PATIENCE = 5.0  # seconds that a process gets to end
+_BLAS_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_STOP_TIMEOUT = 5.0  # seconds that a process gets to end
 
 
 class Failure(str):
@@ -31,17 +31,17 @@ class Failure(str):
 
 
 class Workers:
-    """Processes that apply a function to tasks, with as many threads each as they are allowed.
+    """Processes that apply a function to tasks.
 
-    Those are for methods to use; threads that BLAS would start on its own are switched off: they change sums in the
-    last digits, and on small problems or a busy machine they spend most of their time waiting for each other.
+    The function gets ``n_threads`` threads to use. BLAS is limited to one thread: its own threads change sums in the
+    last digits, and on small problems or a busy machine they mostly wait for each other.
 
     Parameters
     ----------
-    function
-        ``"module:name"`` of a function (task, n_threads); it is imported in the processes, after BLAS was told.
-    n_workers, n_threads
-        Processes, and threads that each may use.
+    function : str
+        ``"module:name"`` of a function (task, n_threads). The processes import it after BLAS is limited.
+    n_workers, n_threads : int
+        Number of processes, and of threads per process.
     """
 
     def __init__(self, function: str, n_workers: int = 1, n_threads: int = 1) -> None:
@@ -63,12 +63,12 @@ class Workers:
 
     def map(self, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
         """Pairs (task, result or ``Failure``) as they finish."""
-        waiting = iter(tasks)
+        remaining = iter(tasks)
         exhausted = False
         while True:
             while not exhausted and len(self._busy) < self._n_workers:
                 try:
-                    self._assign(next(waiting))
+                    self._assign(next(remaining))
                 except StopIteration:
                     exhausted = True
             if not self._busy:
@@ -78,17 +78,17 @@ class Workers:
 
     def _assign(self, task: Any) -> None:
         worker = self._idle.pop() if self._idle else _Worker(self._function, self._n_threads)
-        worker.give(task)
+        worker.send(task)
         self._busy[worker.pipe] = (worker, task)
 
     def _collect(self, pipe: Connection) -> tuple[Any, Any]:
         worker, task = self._busy.pop(pipe)
         try:
-            answer = pipe.recv()
+            result = pipe.recv()
         except (EOFError, OSError):
-            return task, Failure(f"its process died (exit code {worker.stop()})")
+            return task, Failure(f"the worker process died (exit code {worker.stop()})")
         self._idle.append(worker)
-        return task, answer
+        return task, result
 
 
 class _Worker:
@@ -96,24 +96,24 @@ class _Worker:
 
     def __init__(self, function: str, n_threads: int) -> None:
         context = multiprocessing.get_context("spawn")  # a fork would inherit threads and their locks
-        self.pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, function, n_threads))
+        self.pipe, worker_end = context.Pipe()
+        self._process = context.Process(target=_serve, args=(worker_end, function, n_threads))
         self._process.start()
-        theirs.close()
+        worker_end.close()
 
-    def give(self, task: Any) -> None:
+    def send(self, task: Any) -> None:
         try:
             self.pipe.send(task)
         except OSError:
-            self._process.join(_PATIENCE)  # it is dead; whoever waits for its answer will notice
+            self._process.join(_STOP_TIMEOUT)  # it is dead; ``_collect`` reports that
 
     def stop(self) -> int | None:
-        """End the process, whatever it does, and say with which code it ended."""
+        """End the process, by force if needed, and return its exit code."""
         self.pipe.close()
-        self._process.join(0 if self._process.is_alive() else _PATIENCE)
+        self._process.join(0 if self._process.is_alive() else _STOP_TIMEOUT)
         if self._process.is_alive():
             self._process.terminate()
-            self._process.join(_PATIENCE)
+            self._process.join(_STOP_TIMEOUT)
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
@@ -121,18 +121,18 @@ class _Worker:
 
 
 def _serve(pipe: Connection, function: str, n_threads: int) -> None:
-    """Answer tasks until the other end of the pipe is closed."""
+    """Run tasks until the other end of the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ.update(dict.fromkeys(_THREADS_OF_BLAS, "1"))
+    os.environ.update(dict.fromkeys(_BLAS_THREAD_VARIABLES, "1"))
     module, name = function.split(":")
-    with suppress(EOFError, OSError):  # the parent has gone
+    with suppress(EOFError, OSError):  # the parent process has ended
         while True:
             task = pipe.recv()
             try:
-                answer = getattr(import_module(module), name)(task, n_threads)
-            except Exception as error:  # noqa: BLE001 - whatever a method raises, the other tasks go on
-                answer = Failure(_one_line(error))
-            pipe.send(answer)
+                result = getattr(import_module(module), name)(task, n_threads)
+            except Exception as error:  # noqa: BLE001 - a failing task must not stop the others
+                result = Failure(_one_line(error))
+            pipe.send(result)
 
 
 def _one_line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Records as experiments leave them, made up."""
+"""Invented records of finished cells."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import pytest
 
 from palda.paper import REFERENCES, Cell, CellRecord
 
-OF_LABELS = ("hamming_accuracy", "jaccard_accuracy", "micro_f1", "macro_f1", "subset_accuracy")
+LABEL_MEASURES = ("hamming_accuracy", "jaccard_accuracy", "micro_f1", "macro_f1", "subset_accuracy")
 
 
 @pytest.fixture(scope="session")
-def made_up() -> Callable[[Cell], CellRecord]:
-    """A record for a cell: every measure, each different, the same every time."""
+def make_record() -> Callable[[Cell], CellRecord]:
+    """A function that invents the record of a cell: all measures, different for each cell, always the same."""
 
     def record(cell: Cell) -> CellRecord:
         rng = np.random.default_rng(int(cell.key, 16))
-        measures = {name: rng.uniform(0.4, 0.9) for name in OF_LABELS}
+        measures = {name: rng.uniform(0.4, 0.9) for name in LABEL_MEASURES}
         if cell.method not in REFERENCES and cell.option("choose") is not False:
             measures |= {f"{name}_chosen": value + 0.01 for name, value in measures.items()}
         measures |= {"log_likelihood": rng.uniform(-0.6, -0.4), "calibration_error": 0.02}

@@ -1,4 +1,4 @@
-"""Rivals that let classes inform each other: what each of them is for, on data where it shows."""
+"""Baselines that model dependent classes, on data where the dependence matters."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from palda import metrics
-from palda.paper import BayesianChains, BRq, MonteCarloChains, OneVsRest, Rakel, dependence_tree, mutual_information
-from palda.paper.baselines.rakel import _deal
+from palda.paper.baselines import (
+    BayesianChains,
+    BRq,
+    MonteCarloChains,
+    OneVsRest,
+    Rakel,
+    dependence_tree,
+    draw_labelsets,
+    mutual_information,
+)
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int8]
@@ -19,7 +27,7 @@ ONE = {"n_jobs": 1, "random_state": 0}
 
 
 def parts(n_docs: int = 500, seed: int = 0) -> tuple[Array, Labels]:
-    """The second class is a part of the first, and the third is the rest of it."""
+    """The second and the third class partition the first."""
     rng = np.random.default_rng(seed)
     values = rng.normal(size=(n_docs, 2))
     first = values[:, 0] > 0
@@ -61,22 +69,22 @@ def test_monte_carlo_comes_close_to_summing_over_all_label_sets() -> None:
     assert errors[1] < 1e-3
 
 
-def test_what_is_sampled_for_a_document_does_not_depend_on_the_others() -> None:
+def test_samples_of_a_document_do_not_depend_on_the_others() -> None:
     values, labels = parts(100)
     model = MonteCarloChains(2, 5, **ONE).fit(values, labels)
     np.testing.assert_allclose(model.predict_proba(values)[40:43], model.predict_proba(values[40:43]), atol=1e-12)
 
 
-def test_more_samples_than_fit_in_memory_are_taken_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampling_in_blocks_gives_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
     values, labels = parts(50)
     model = MonteCarloChains(2, 20, **ONE).fit(values, labels)
     at_once = model.predict_proba(values)
-    monkeypatch.setattr("palda.paper.baselines.monte_carlo_chains._CELLS_AT_ONCE", 500)
+    monkeypatch.setattr("palda.paper.baselines.chains._MAX_SAMPLED_LABELS", 500)
     np.testing.assert_allclose(model.predict_proba(values), at_once, atol=1e-12)
 
 
 def markov_labels(parents: list[int], n_docs: int, seed: int) -> Labels:
-    """Each class is its parent's label, turned round now and then."""
+    """Each class copies its parent's label, flipped with probability .15."""
     rng = np.random.default_rng(seed)
     labels = np.zeros((n_docs, len(parents)), dtype=np.int8)
     for i, parent in enumerate(parents):
@@ -87,7 +95,7 @@ def markov_labels(parents: list[int], n_docs: int, seed: int) -> Labels:
 def test_bayesian_chains_find_the_planted_tree() -> None:
     planted = [-1, 0, 0, 1, 1, 2]
     labels = markov_labels(planted, 2000, seed=0)
-    labels = np.insert(labels, 2, 0, axis=1)  # a class that never occurs has no place in the tree
+    labels = np.insert(labels, 2, 0, axis=1)  # a class that never occurs is not in the tree
     place = np.array([0, 1, 3, 4, 5, 6])
     values = np.random.default_rng(1).normal(size=(2000, 2))
     parents = BayesianChains(**ONE).fit(values, labels).parents_
@@ -96,7 +104,7 @@ def test_bayesian_chains_find_the_planted_tree() -> None:
     assert parents[2] == -1
 
 
-def test_mutual_information_is_that_of_the_joint_table() -> None:
+def test_mutual_information_equals_the_hand_computed_value() -> None:
     labels = np.array([[0, 0], [0, 0], [1, 1], [1, 0]], dtype=np.int8)
     by_hand = 0.5 * np.log(0.5 / (0.5 * 0.75)) + 0.25 * np.log(0.25 / (0.5 * 0.25)) + 0.25 * np.log(0.25 / (0.5 * 0.75))
     information = mutual_information(labels)
@@ -105,7 +113,7 @@ def test_mutual_information_is_that_of_the_joint_table() -> None:
     assert (order.tolist(), parents.tolist()) == ([0], [-1])
 
 
-def test_the_tree_is_summed_over_exactly() -> None:
+def test_probabilities_equal_the_exact_sum_over_the_tree() -> None:
     rng = np.random.default_rng(0)
     labels = markov_labels([-1, 0, 1], 400, seed=2)
     values = rng.normal(size=(400, 2)) + labels[:, :2]
@@ -122,8 +130,8 @@ def test_the_tree_is_summed_over_exactly() -> None:
     np.testing.assert_allclose(model.predict_proba(values), expected, atol=1e-12)
 
 
-def test_label_sets_keep_combinations_apart() -> None:
-    """Exactly one of two classes is present: a tree of label sets says so, whichever it is unsure between."""
+def test_label_sets_keep_exclusive_classes_exclusive() -> None:
+    """Exactly one of two classes is present, so their probabilities sum to 1."""
     rng = np.random.default_rng(0)
     values = rng.normal(size=(600, 3))
     first = rng.random(600) < expit(values[:, 0])
@@ -146,15 +154,15 @@ def test_trees_of_label_sets_learn_exclusive_or() -> None:
 
 @pytest.mark.parametrize(("n_classes", "size", "number"), [(10, 3, 20), (159, 3, 100), (4, 3, 4), (2, 2, 1), (1, 1, 1)])
 def test_label_sets_differ_and_use_every_class_about_as_often(n_classes: int, size: int, number: int) -> None:
-    hands = _deal(n_classes, size, number, np.random.default_rng(0))
-    assert len({tuple(hand) for hand in hands}) == number
-    assert all(len(set(hand.tolist())) == size for hand in hands)
-    used = np.bincount(np.concatenate(hands), minlength=n_classes)
+    labelsets = draw_labelsets(n_classes, size, number, np.random.default_rng(0))
+    assert len({tuple(labelset) for labelset in labelsets}) == number
+    assert all(len(set(labelset.tolist())) == size for labelset in labelsets)
+    used = np.bincount(np.concatenate(labelsets), minlength=n_classes)
     assert used.min() >= min(1, number * size // n_classes)
     assert np.ptp(used) <= 2
 
 
-def test_classes_that_no_label_set_has_keep_their_base_rates() -> None:
+def test_classes_in_no_label_set_keep_their_base_rates() -> None:
     values, labels = parts(60)
     probs = Rakel(1, 1, **ONE).fit(values, labels).predict_proba(values)
     constant = [i for i in range(3) if np.ptp(probs[:, i]) == 0]
@@ -175,7 +183,7 @@ def test_an_ensemble_of_binary_relevance_is_no_worse_than_its_members() -> None:
     assert score(10, 0) > np.mean(members) + 0.02
 
 
-def test_members_see_the_shares_they_are_given() -> None:
+def test_members_use_the_given_share_of_features() -> None:
     values, labels = parts(40)
     values = np.hstack([values] * 5)
     model = BRq(3, feature_share=0.3, **ONE).fit(values, labels)

@@ -1,4 +1,4 @@
-"""Rivals made of tomotopy's samplers: that they learn from words, and what they do with documents without any."""
+"""Baselines sampled by tomotopy: they learn from words, and handle documents without words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy import sparse
 
 from palda import metrics
 from palda.errors import DataError
-from palda.paper import LabelledLDA, SupervisedLDA, as_words
+from palda.paper.baselines import LabelledLDA, SupervisedLDA, as_words
 
 pytest.importorskip("tomotopy", reason="SLDA and labelled LDA need tomotopy: pip install 'palda[baselines]'")
 
@@ -25,7 +25,7 @@ IDS = ["together", "one_vs_all", "labelled"]
 
 
 def documents(seed: int, n_docs: int = 150) -> tuple[Any, NDArray[np.int8]]:
-    """Three classes with five words each, and five words that everybody uses; many documents have no class."""
+    """Three classes with five words each, and five words that all documents use; many documents have no class."""
     rng = np.random.default_rng(seed)
     labels = (rng.random((n_docs, 3)) < 0.35).astype(np.int8)
     rates = np.hstack([1.2 * np.repeat(labels, 5, axis=1) + 0.05, np.full((n_docs, 5), 1.0)])
@@ -43,7 +43,7 @@ def test_topic_models_learn_from_words(model: Any) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS, ids=IDS)
-def test_documents_without_known_words_are_judged_all_the_same(model: Any) -> None:
+def test_documents_without_known_words_get_equal_low_probabilities(model: Any) -> None:
     counts, labels = documents(0, 60)
     dense = np.hstack([counts.toarray(), np.zeros((60, 1), dtype=np.int64)])
     dense[5] = 0
@@ -56,7 +56,7 @@ def test_documents_without_known_words_are_judged_all_the_same(model: Any) -> No
         np.testing.assert_allclose(probs[0], labels.mean(axis=0))
 
 
-def test_classes_can_be_told_from_background_only_with_documents_without_classes() -> None:
+def test_words_of_the_background_are_no_evidence_for_a_class() -> None:
     counts, labels = documents(0)
     model = LabelledLDA(**SWEEPS).fit(counts, labels)
     only_common = sparse.csr_array(np.hstack([np.zeros((1, 15)), np.full((1, 5), 4.0)]))
@@ -69,7 +69,7 @@ def test_words_are_repeated_as_often_as_they_occur() -> None:
     assert as_words(counts.toarray()) == as_words(counts)
 
 
-def test_topic_models_refuse_what_are_not_counts() -> None:
+def test_topic_models_refuse_values_that_are_not_counts() -> None:
     values = np.random.default_rng(0).random((20, 3))
     labels = np.tile([[0, 1], [1, 0]], (10, 1))
     for model in MODELS:

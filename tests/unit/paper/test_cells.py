@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from palda.errors import PaldaError
-from palda.paper import Cell, CellRecord, Store, cells, grouped
+from palda.paper import Cell, CellRecord, Store, group_by
 
 CELL = Cell("toys", "good", "votes", 3, 0.5, "paper", 5, (("n_topics", 20),), (("tol", 0.1),))
 OTHERS = {
@@ -42,11 +42,11 @@ def test_a_quick_cell_is_the_full_one_when_nothing_else_differs() -> None:
 
 def test_another_version_of_palda_changes_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     before = CELL.key
-    monkeypatch.setattr(cells, "package_version", lambda _: "99.0")
+    monkeypatch.setattr("palda.paper.cells.package_version", lambda _: "99.0")
     assert CELL.key != before
 
 
-def test_a_record_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
+def test_a_record_is_loaded_as_it_was_saved(tmp_path: Path) -> None:
     store = Store(tmp_path)
     path = store.save(RECORD)
     content = json.loads(path.read_text())
@@ -61,7 +61,7 @@ def test_a_record_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
     assert (found.finished, found.versions) == ("now", {"palda": "1"})
 
 
-def test_a_stored_cell_answers_whoever_asks(tmp_path: Path) -> None:
+def test_a_record_of_a_full_cell_is_loaded_for_an_equal_quick_cell(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.save(RECORD)
     found = store.load(replace(CELL, quick=True))
@@ -69,7 +69,7 @@ def test_a_stored_cell_answers_whoever_asks(tmp_path: Path) -> None:
     assert found.cell.quick
 
 
-def test_a_failed_write_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_keeps_the_old_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path)
     path = store.save(RECORD)
     before = path.read_text()
@@ -84,36 +84,36 @@ def test_a_failed_write_leaves_what_was_there(tmp_path: Path, monkeypatch: pytes
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_file_that_is_no_record_counts_as_not_there(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_record_counts_as_missing(tmp_path: Path) -> None:
     store = Store(tmp_path)
     path = store.save(RECORD)
     for text in ("", "{", "[]", '{"key": 1}', path.read_text().replace('"cell"', '"sell"')):
         path.write_text(text)
         assert store.load(CELL) is None
-        assert store.every() == []
+        assert store.load_everything() == []
 
 
-def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_raises_a_palda_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(PaldaError, match="cannot be written to"):
+    with pytest.raises(PaldaError, match="cannot write to"):
         Store(tmp_path / "file").save(RECORD)
 
 
-def test_cells_are_loaded_in_the_order_asked_for(tmp_path: Path) -> None:
+def test_records_are_loaded_in_the_order_of_the_given_cells(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    asked = [replace(CELL, seed=seed) for seed in (2, 0, 1)]
-    for one in asked[:2]:
-        store.save(replace(RECORD, cell=one))
-    assert [record.cell.seed for record in store.load_all(asked)] == [2, 0]
-    assert len(store.every()) == 2
+    cells = [replace(CELL, seed=seed) for seed in (2, 0, 1)]
+    for cell in cells[:2]:
+        store.save(replace(RECORD, cell=cell))
+    assert [record.cell.seed for record in store.load_all(cells)] == [2, 0]
+    assert len(store.load_everything()) == 2
 
 
 def test_groups_keep_the_order_of_first_appearance() -> None:
     records = [replace(RECORD, cell=replace(CELL, data=data, seed=seed)) for seed in (0, 1) for data in ("b", "a")]
-    groups = grouped(records, lambda cell: cell.data)
+    groups = group_by(records, lambda cell: cell.data)
     assert list(groups) == ["b", "a"]
     assert [record.cell.seed for record in groups["a"]] == [0, 1]
 
 
-def test_a_cell_reads_as_a_sentence() -> None:
+def test_a_cell_is_described_in_one_line() -> None:
     assert str(CELL) == "toys: good from votes, n_topics 20, 50% of the documents, seed 3"

@@ -7,7 +7,7 @@ import pytest
 
 from palda.errors import PaldaError
 from palda.paper import Cell, CellRecord, Store, update_page
-from palda.paper.experiments import EXPERIMENTS, Choice
+from palda.paper.experiments import EXPERIMENTS, RunOptions
 
 MakeRecord = Callable[[Cell], CellRecord]
 
@@ -28,14 +28,14 @@ After.
 
 
 @pytest.fixture
-def store(made_up: MakeRecord, tmp_path: Path) -> Store:
+def store(make_record: MakeRecord, tmp_path: Path) -> Store:
     store = Store(tmp_path)
-    for cell in EXPERIMENTS["adversarial"].plan(Choice()):
-        store.save(made_up(cell))
+    for cell in EXPERIMENTS["adversarial"].plan(RunOptions()):
+        store.save(make_record(cell))
     return store
 
 
-def test_marked_parts_are_written_and_the_rest_is_kept(store: Store) -> None:
+def test_marked_parts_are_rewritten_and_the_rest_is_kept(store: Store) -> None:
     found = update_page(PAGE, store)
     assert found.changed == ["adversarial"]
     assert found.without_cells == ["table2"]
@@ -47,10 +47,10 @@ def test_marked_parts_are_written_and_the_rest_is_kept(store: Store) -> None:
     assert "10 of 50 annotators malicious" in part
 
 
-def test_a_part_says_where_its_figures_come_from(store: Store) -> None:
+def test_a_part_gives_the_command_seeds_time_and_versions(store: Store) -> None:
     text = update_page(PAGE, store).text
     assert (
-        "`palda reproduce adversarial`: 10 cells, seeds 0, 1, 2, 3, 4; 5 min in all; palda 1, numpy 2." in text
+        "`palda reproduce adversarial`: 10 cells, seeds 0, 1, 2, 3, 4; 5 min in total; palda 1, numpy 2." in text
     )  # ten cells of 30 s
 
 
@@ -61,23 +61,23 @@ def test_a_second_update_changes_nothing(store: Store) -> None:
     assert twice.changed == []
 
 
-def test_a_new_cell_makes_the_page_old(store: Store, made_up: MakeRecord) -> None:
+def test_a_new_cell_changes_the_page(store: Store, make_record: MakeRecord) -> None:
     text = update_page(PAGE, store).text
-    store.save(made_up(EXPERIMENTS["adversarial"].plan(Choice(seeds=6))[-1]))
+    store.save(make_record(EXPERIMENTS["adversarial"].plan(RunOptions(seeds=6))[-1]))
     assert update_page(text, store).changed == ["adversarial"]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("nothing marked", "no part to fill"),
+        ("nothing marked", "no marked part"),
         ("<!-- table1 -->", "never closed"),
-        ("<!-- /table1 --> <!-- table1 -->", "out of place"),
-        ("<!-- table1 --> <!-- table2 --> <!-- /table2 --> <!-- /table1 -->", "out of place"),
-        ("<!-- table1 --> <!-- /table1 --> <!-- table1 --> <!-- /table1 -->", "out of place"),
+        ("<!-- /table1 --> <!-- table1 -->", "misplaced"),
+        ("<!-- table1 --> <!-- table2 --> <!-- /table2 --> <!-- /table1 -->", "misplaced"),
+        ("<!-- table1 --> <!-- /table1 --> <!-- table1 --> <!-- /table1 -->", "misplaced"),
     ],
 )
-def test_markers_that_do_not_match_are_one_line(store: Store, text: str, message: str) -> None:
+def test_markers_that_do_not_match_are_refused_in_one_line(store: Store, text: str, message: str) -> None:
     with pytest.raises(PaldaError, match=message) as found:
         update_page(text, store)
     assert "\n" not in str(found.value)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from palda.paper import Cell, CellRecord, Column, Stat, Table, shown, stat, summarise, to_csv, to_markdown, to_records
+from palda.paper import Cell, CellRecord, Column, Stat, Table, format_value, summarise, to_csv, to_markdown, to_records
 
 TABLE = Table(
     "A title",
@@ -16,27 +16,27 @@ TABLE = Table(
 )
 
 
-def test_mean_and_spread_are_those_of_the_known_values() -> None:
-    found = stat([1.0, 2.0, 4.0, math.nan])
+def test_mean_and_spread_ignore_nan() -> None:
+    found = Stat.of([1.0, 2.0, 4.0, math.nan])
     assert found is not None
     assert found.mean == pytest.approx(7 / 3)
     assert found.spread == pytest.approx(math.sqrt(7 / 3))  # sum of squares 14/3, over n - 1 = 2
     assert found.n_seeds == 3
 
 
-def test_one_seed_has_no_spread_and_none_no_mean() -> None:
-    found = stat([0.5])
+def test_one_seed_has_no_spread_and_no_seed_has_no_statistic() -> None:
+    found = Stat.of([0.5])
     assert found is not None
     assert (found.mean, found.n_seeds) == (0.5, 1)
     assert math.isnan(found.spread)
-    assert stat([math.nan]) is None
+    assert Stat.of([math.nan]) is None
 
 
 def test_records_are_summarised_measure_by_measure() -> None:
     cells = [Cell("toys", "good", "gold", seed) for seed in range(2)]
     rows = summarise([CellRecord(cells[0], {"f1": 0.25, "rmse": 1.0}), CellRecord(cells[1], {"f1": 0.75})])
     assert list(rows) == ["f1", "rmse"]
-    assert rows["f1"] == stat([0.25, 0.75])
+    assert rows["f1"] == Stat.of([0.25, 0.75])
     rmse = rows["rmse"]
     assert isinstance(rmse, Stat)
     assert (rmse.mean, rmse.n_seeds) == (1.0, 1)
@@ -58,11 +58,13 @@ def test_records_are_summarised_measure_by_measure() -> None:
         ("text", 3, "text"),
     ],
 )
-def test_values_are_shown_as_the_page_prints_them(value: Stat | str | float | None, digits: int, text: str) -> None:
-    assert shown(value, digits) == text
+def test_values_are_formatted_with_the_given_number_of_decimals(
+    value: Stat | str | float | None, digits: int, text: str
+) -> None:
+    assert format_value(value, digits) == text
 
 
-def test_markdown_has_title_head_rows_and_notes() -> None:
+def test_markdown_has_title_header_rows_and_notes() -> None:
     assert to_markdown(TABLE).splitlines() == [
         "**A title**",
         "",

@@ -11,7 +11,7 @@ import typer
 
 from palda.cli.console import Messages, print_table, standard_output
 from palda.errors import PaldaError
-from palda.paper.experiments import ALL_SETS, EXPERIMENTS, Choice, Experiment
+from palda.paper.experiments import ALL_SETS, EXPERIMENTS, Experiment, RunOptions
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -62,11 +62,11 @@ def _add_experiment(experiment: Experiment) -> None:
     ) -> None:
         if as_json and as_csv:
             raise typer.BadParameter("choose one of --json and --csv")
-        choice = Choice(
+        options = RunOptions(
             quick, _names(sets, ALL_SETS, "--sets"), _names(methods, experiment.methods, "--methods"), seeds
         )
         form = "json" if as_json else "csv" if as_csv else "text"
-        raise typer.Exit(run_experiment(experiment, choice, output, jobs, form))
+        raise typer.Exit(run_experiment(experiment, options, output, jobs, form))
 
 
 for _experiment in EXPERIMENTS.values():
@@ -113,16 +113,16 @@ def _names(text: str | None, known: tuple[str, ...], option: str) -> tuple[str, 
     return names
 
 
-def run_experiment(experiment: Experiment, choice: Choice, folder: Path, jobs: int | None, form: str) -> int:
+def run_experiment(experiment: Experiment, options: RunOptions, folder: Path, jobs: int | None, form: str) -> int:
     """Run the missing cells, write and print the tables; returns the exit code."""
-    from palda.paper import RUN_CELL, Store, run, usable_cores, write_results
+    from palda.paper import RUN_CELL, Store, run, write_results
 
-    messages, store, cells = Messages(), Store(folder), experiment.plan(choice)
+    messages, store, cells = Messages(), Store(folder), experiment.plan(options)
     if not cells:
         raise PaldaError(f"a quick {experiment.name} has no cells of these methods; leave out --quick or --methods")
     try:
         with _Progress() as progress:
-            outcome = run(cells, store, progress, jobs=jobs or usable_cores(), execute=RUN_CELL)
+            outcome = run(cells, store, progress, jobs=jobs, execute=RUN_CELL)
     except KeyboardInterrupt:
         messages.write(f"interrupted; finished cells are kept in {folder}; repeat the command to resume")
         return _INTERRUPTED

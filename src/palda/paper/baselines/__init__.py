@@ -1,150 +1,128 @@
-"""Rivals: what people would use instead, by name. Importing this loads none of them."""
+"""Baselines: other methods on the same data, by name. Importing this package loads none of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Mapping
 
-__all__ = ["BASELINES", "CROWD_BASELINES", "Baseline"]
+    from palda.paper.baselines.aggregation import aggregate_labels, dawid_skene, vote_shares
+    from palda.paper.baselines.base import generator, out_of_fold_probs
+    from palda.paper.baselines.binary_relevance import BRq, OneVsRest
+    from palda.paper.baselines.chains import BayesianChains, MonteCarloChains, dependence_tree, mutual_information
+    from palda.paper.baselines.constant import MajorityLabels, NoLabels
+    from palda.paper.baselines.linear import WORD_STRENGTHS, choose_strengths
+    from palda.paper.baselines.raykar import Raykar
+    from palda.paper.baselines.topic_models import LabelledLDA, SupervisedLDA, as_words
+    from palda.paper.baselines.trees import Forest, Rakel, draw_labelsets
+
+__all__ = [
+    "BASELINES",
+    "CROWD_BASELINES",
+    "WORD_STRENGTHS",
+    "BRq",
+    "Baseline",
+    "BayesianChains",
+    "Forest",
+    "LabelledLDA",
+    "MajorityLabels",
+    "MonteCarloChains",
+    "NoLabels",
+    "OneVsRest",
+    "Rakel",
+    "Raykar",
+    "SupervisedLDA",
+    "aggregate_labels",
+    "as_words",
+    "choose_strengths",
+    "dawid_skene",
+    "dependence_tree",
+    "draw_labelsets",
+    "generator",
+    "mutual_information",
+    "out_of_fold_probs",
+    "vote_shares",
+]
+
+_MODULES = {
+    "aggregation": ("aggregate_labels", "dawid_skene", "vote_shares"),
+    "base": ("generator", "out_of_fold_probs"),
+    "binary_relevance": ("BRq", "OneVsRest"),
+    "chains": ("BayesianChains", "MonteCarloChains", "dependence_tree", "mutual_information"),
+    "constant": ("MajorityLabels", "NoLabels"),
+    "linear": ("WORD_STRENGTHS", "choose_strengths"),
+    "raykar": ("Raykar",),
+    "topic_models": ("LabelledLDA", "SupervisedLDA", "as_words"),
+    "trees": ("Forest", "Rakel", "draw_labelsets"),
+}
+"""Names imported on first use: their modules import large packages."""
+
+
+def __getattr__(name: str) -> Any:
+    module = next((module for module, names in _MODULES.items() if name in names), None)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{module}"), name)
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """A rival by name.
+    """A baseline by name.
 
-    ``make(seed, n_jobs, quick)`` gives an estimator that is not fitted; a quick one has fewer members or sweeps.
-    ``kind`` is ``"values"`` for rivals that read real values where a data set has them, ``"text"`` for those that need
-    counts of words. ``extra`` is the package that must be installed beside palda, if any.
+    ``features`` is ``"values"`` for baselines that read real values where a data set has them, ``"words"`` for those
+    that need word counts. ``quick_settings`` make a fit faster. ``package`` must be installed besides palda, if given;
+    such baselines run in one thread, which keeps their results reproducible.
     """
 
     name: str
     title: str
-    make: Callable[[int, int, bool], Any]
-    kind: Literal["text", "values"] = "values"
-    extra: str | None = None
+    class_name: str
+    features: Literal["words", "values"] = "values"
+    package: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    quick_settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def make(self, seed: int, n_jobs: int, quick: bool) -> Any:
+        """An unfitted estimator."""
+        kind = __getattr__(self.class_name)
+        given = {**self.settings, **(self.quick_settings if quick else {})}
+        known = kind().get_params()
+        given |= {name: value for name, value in (("random_state", seed), ("n_jobs", n_jobs)) if name in known}
+        return kind(**given)
 
 
-def _rakel(seed: int, n_jobs: int, quick: bool) -> Any:
-    from palda.paper.baselines.rakel import Rakel
+_SWEEPS = {"n_sweeps": 50}
+_ONE_VS_ALL = {"responses": "one_vs_all"}
 
-    del quick  # trees are quick enough
-    return Rakel(n_jobs=n_jobs, random_state=seed)
-
-
-def _mcc(seed: int, n_jobs: int, quick: bool) -> Any:
-    from palda.paper.baselines.monte_carlo_chains import MonteCarloChains
-
-    return MonteCarloChains(n_orders=3 if quick else 10, n_jobs=n_jobs, random_state=seed)
-
-
-def _brq(seed: int, n_jobs: int, quick: bool) -> Any:
-    from palda.paper.baselines.brq import BRq
-
-    return BRq(n_members=5 if quick else 10, n_jobs=n_jobs, random_state=seed)
-
-
-def _bcc(seed: int, n_jobs: int, quick: bool) -> Any:
-    from palda.paper.baselines.bayesian_chains import BayesianChains
-
-    del quick  # one model a class is as quick as it gets
-    return BayesianChains(n_jobs=n_jobs, random_state=seed)
-
-
-def _slda(seed: int, n_jobs: int, quick: bool) -> Any:
-    from palda.paper.baselines.slda import SupervisedLDA
-
-    del n_jobs  # with one worker the result is repeatable
-    return SupervisedLDA(responses="together", n_sweeps=50 if quick else 200, random_state=seed)
-
-
-def _slda_one_vs_all(seed: int, n_jobs: int, quick: bool) -> Any:
-    from palda.paper.baselines.slda import SupervisedLDA
-
-    del n_jobs  # with one worker the result is repeatable
-    return SupervisedLDA(responses="one_vs_all", n_sweeps=50 if quick else 200, random_state=seed)
-
-
-def _llda(seed: int, n_jobs: int, quick: bool) -> Any:
-    from palda.paper.baselines.llda import LabelledLDA
-
-    del n_jobs  # with one worker the result is repeatable
-    return LabelledLDA(n_sweeps=50 if quick else 200, random_state=seed)
-
-
-def _logistic(seed: int, n_jobs: int, quick: bool) -> Any:
-    from palda.paper.baselines.one_vs_rest import OneVsRest
-
-    del quick  # one model a class is as quick as it gets
-    return OneVsRest(n_jobs=n_jobs, random_state=seed)
-
-
-def _forest(seed: int, n_jobs: int, quick: bool) -> Any:
-    from palda.paper.baselines.forest import Forest
-
-    return Forest(n_trees=100 if quick else 200, n_jobs=n_jobs, random_state=seed)
-
-
-def _nothing(seed: int, n_jobs: int, quick: bool) -> Any:
-    from palda.paper.baselines.nothing import Nothing
-
-    del seed, n_jobs, quick
-    return Nothing()
-
-
-def _majority(seed: int, n_jobs: int, quick: bool) -> Any:
-    from palda.paper.baselines.majority import Majority
-
-    del seed, n_jobs, quick
-    return Majority()
-
-
-def _majority_votes(seed: int, n_jobs: int, quick: bool) -> Any:
-    from palda.paper.baselines.on_labels import OnLabels
-
-    return OnLabels(_logistic(seed, n_jobs, quick), "majority")
-
-
-def _dawid_skene(seed: int, n_jobs: int, quick: bool) -> Any:
-    from palda.paper.baselines.on_labels import OnLabels
-
-    return OnLabels(_logistic(seed, n_jobs, quick), "dawid_skene", max_iter=20 if quick else 100)
-
-
-def _raykar(seed: int, n_jobs: int, quick: bool) -> Any:
-    from palda.paper.baselines.raykar import Raykar
-
-    return Raykar(max_iter=10 if quick else 30, n_jobs=n_jobs, random_state=seed)
-
-
-def _by_name(baselines: Iterable[Baseline]) -> dict[str, Baseline]:
-    return {baseline.name: baseline for baseline in baselines}
-
-
-BASELINES = _by_name(
-    (
-        Baseline("rakel", "RAkEL (decision trees)", _rakel),
-        Baseline("mcc", "Monte Carlo classifier chains", _mcc),
-        Baseline("brq", "BRq (ensemble of binary relevance)", _brq),
-        Baseline("bcc", "Bayesian classifier chains", _bcc),
-        Baseline("slda", "SLDA (one model, a response a class)", _slda, "text", "tomotopy"),
-        Baseline("slda_one_vs_all", "SLDA (one model a class)", _slda_one_vs_all, "text", "tomotopy"),
-        Baseline("llda", "Labelled LDA", _llda, "text", "tomotopy"),
-        Baseline("logistic", "Logistic regression, one a class", _logistic),
-        Baseline("forest", "Random forest", _forest),
-        Baseline("nothing", "Predicts nothing", _nothing),
-        Baseline("majority", "Each class's majority value", _majority),
+BASELINES = {
+    baseline.name: baseline
+    for baseline in (
+        Baseline("rakel", "RAkEL (decision trees)", "Rakel"),
+        Baseline("mcc", "Monte Carlo classifier chains", "MonteCarloChains", quick_settings={"n_orders": 3}),
+        Baseline("brq", "BRq (ensemble of binary relevance)", "BRq", quick_settings={"n_members": 5}),
+        Baseline("bcc", "Bayesian classifier chains", "BayesianChains"),
+        Baseline("slda", "SLDA (one model, one response per class)", "SupervisedLDA", "words", "tomotopy", {}, _SWEEPS),
+        Baseline(
+            "slda_one_vs_all", "SLDA (one model per class)", "SupervisedLDA", "words", "tomotopy", _ONE_VS_ALL, _SWEEPS
+        ),
+        Baseline("llda", "Labelled LDA", "LabelledLDA", "words", "tomotopy", {}, _SWEEPS),
+        Baseline("logistic", "Logistic regression, one per class", "OneVsRest"),
+        Baseline("forest", "Random forest", "Forest", quick_settings={"n_trees": 100}),
+        Baseline("nothing", "Predicts nothing", "NoLabels"),
+        Baseline("majority", "Each class's majority value", "MajorityLabels"),
     )
-)
-"""Rivals that learn from labels: ``fit(X, Y)``."""
+}
+"""Baselines that learn from labels: ``fit(X, Y)``."""
 
-CROWD_BASELINES = _by_name(
-    (
-        Baseline("majority_logistic", "Majority vote + logistic regression", _majority_votes),
-        Baseline("dawid_skene_logistic", "Dawid-Skene + logistic regression", _dawid_skene, extra="crowd-kit"),
-        Baseline("raykar", "Raykar (logistic regression and two-coin annotators)", _raykar),
+CROWD_BASELINES = {
+    "raykar": Baseline(
+        "raykar",
+        "Raykar (logistic regression and two-coin annotators)",
+        "Raykar",
+        quick_settings={"max_iter": 10},
     )
-)
-"""Rivals that learn from a crowd: ``fit(X, votes)``."""
+}
+"""Baselines that learn from votes: ``fit(X, votes)``."""

@@ -1,4 +1,4 @@
-"""Logistic regressions as several rivals use them: features they like, penalties chosen out of fold, plain arrays."""
+"""Logistic regressions shared by several baselines: features, penalties chosen by cross-validation, plain arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from palda.models.classifier import (
     log_likelihoods,
     tf_idf,
 )
-from palda.paper.baselines.rival import are_counts
+from palda.paper.baselines.base import are_counts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.engine import Threads
-    from palda.paper.baselines.rival import Array, Labels
+    from palda.paper.baselines.base import Array, Labels
 
-__all__ = ["WORD_STRENGTHS", "Linear", "LinearFeatures", "choose_strengths", "fit_linear", "fit_with_labels"]
+__all__ = ["WORD_STRENGTHS", "LinearFeatures", "LinearModel", "choose_strengths", "fit_linear", "fit_with_labels"]
 
 WORD_STRENGTHS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-"""Inverse penalties tried on tf-idf, from the strongest penalty to the weakest."""
+"""Inverse penalties tried on tf-idf, from strong to weak regularisation."""
 
 VALUE_STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 """Inverse penalties tried on standardised values, whose coefficients are far smaller."""
@@ -42,20 +42,20 @@ _MAX_ITER = 2000
 
 @dataclass(frozen=True, eq=False)
 class LinearFeatures:
-    """What a linear model reads: tf-idf of counts (sparse), or values with mean 0 and spread 1 (dense)."""
+    """Input of a linear model: tf-idf of word counts (sparse), or values with mean 0 and unit variance (dense)."""
 
     idf: Array | None
     scale: Scale | None
 
     @classmethod
     def learn(cls, X: Any) -> LinearFeatures:
-        """Weights of words, or mean and spread of values, from the training documents."""
+        """Inverse document frequencies, or means and standard deviations, of the training documents."""
         if are_counts(X):
             return cls(inverse_document_frequencies(X), None)
         return cls(None, learn_scale(X))
 
     def apply(self, X: Any) -> Any:
-        """Features of any documents; both forms are accepted, as long as the words are the same."""
+        """Features of any documents; word counts may also be dense, and values sparse."""
         if self.idf is not None:
             return tf_idf(sparse.csr_array(X), self.idf)
         values = X.toarray() if are_counts(X) else X
@@ -63,35 +63,37 @@ class LinearFeatures:
 
 
 @dataclass(frozen=True, eq=False)
-class Linear:
-    """One linear model a class: ``coef`` (features, classes) and ``intercept`` (classes,)."""
+class LinearModel:
+    """One linear model per class: ``coef`` (features, classes) and ``intercept`` (classes,)."""
 
     coef: Array
     intercept: Array
 
     def log_odds(self, features: Any) -> Array:
-        """Log-odds (documents, classes)."""
+        """Log-odds of shape (documents, classes)."""
         scores: Array = features @ self.coef + self.intercept
         return scores
 
     def probs(self, features: Any) -> Array:
-        """Probabilities (documents, classes)."""
+        """Probabilities of shape (documents, classes)."""
         probs: Array = expit(self.log_odds(features))
         return probs
 
 
-def fit_linear(features: Any, labels: Labels, strengths: Array, engine: Threads) -> Linear:
-    """Logistic regression of each class, with an inverse penalty of its own."""
+def fit_linear(features: Any, labels: Labels, strengths: Array, engine: Threads) -> LinearModel:
+    """Logistic regression of each class, each with its own inverse penalty."""
 
     def fit_class(i: int) -> tuple[Array, float]:
         return _fit_column(features, labels[:, i], float(strengths[i]))
 
     columns = list(engine.map(fit_class, range(labels.shape[1])))
-    return Linear(np.column_stack([coef for coef, _ in columns]), np.array([intercept for _, intercept in columns]))
+    return LinearModel(
+        np.column_stack([coef for coef, _ in columns]), np.array([intercept for _, intercept in columns])
+    )
 
 
 def _fit_column(features: Any, column: Labels, strength: float) -> tuple[Array, float]:
-    """Coefficients and intercept; a column of one value gets the log-odds of its base rate."""
+    """Coefficients and intercept; a constant column gets the log-odds of its base rate and no coefficients."""
     from sklearn.linear_model import LogisticRegression
 
     if column.min() == column.max():
@@ -102,53 +104,57 @@ def _fit_column(features: Any, column: Labels, strength: float) -> tuple[Array, 
 
 
 def choose_strengths(features: Any, labels: Labels, seed: int, engine: Threads) -> Array:
-    """Inverse penalty of each class under which labels held back are likeliest (3 folds).
+    """Inverse penalty of each class that maximises the held-out log-likelihood (3 folds).
 
-    Penalties become weaker until that makes a class worse.
+    Tries weaker and weaker penalties until the likelihood of a class falls.
     """
     grid = WORD_STRENGTHS if are_counts(features) else VALUE_STRENGTHS
     if len(labels) < _N_FOLDS:
         return np.full(labels.shape[1], grid[len(grid) // 2])
     folds = assign_folds(labels.astype(np.float64), _N_FOLDS, seed)
     best, strengths = np.full(labels.shape[1], -np.inf), np.full(labels.shape[1], grid[0])
-    open_classes = np.arange(labels.shape[1])
+    active = np.arange(labels.shape[1])
     for strength in grid:
-        reached = _held_back_likelihood(features, labels[:, open_classes], strength, folds, engine)
-        better = reached > best[open_classes]
-        open_classes = open_classes[better]
-        if not len(open_classes):
+        reached = _held_out_likelihood(features, labels[:, active], strength, folds, engine)
+        better = reached > best[active]
+        active = active[better]
+        if not len(active):
             break
-        best[open_classes], strengths[open_classes] = reached[better], strength
+        best[active], strengths[active] = reached[better], strength
     return strengths
 
 
-def _held_back_likelihood(
+def _held_out_likelihood(
     features: Any, labels: Labels, strength: float, folds: NDArray[np.int64], engine: Threads
 ) -> Array:
     total = np.zeros(labels.shape[1])
     for fold in np.unique(folds):
-        inside = folds == fold
-        model = fit_linear(features[~inside], labels[~inside], np.full(labels.shape[1], strength), engine)
-        targets = labels[inside].astype(np.float64)
-        total += log_likelihoods(model.log_odds(features[inside]), targets, np.ones_like(targets))
+        held_out = folds == fold
+        model = fit_linear(features[~held_out], labels[~held_out], np.full(labels.shape[1], strength), engine)
+        targets = labels[held_out].astype(np.float64)
+        total += log_likelihoods(model.log_odds(features[held_out]), targets, np.ones_like(targets))
     return total
 
 
 def fit_with_labels(
     features: Any, labels: Labels, target: int, others: Sequence[int] | NDArray[Any], strength: float
 ) -> tuple[Array, float, Array]:
-    """Logistic regression of one class on features and on some other classes' labels.
+    """Logistic regression of one class on the features and on the labels of some other classes.
 
-    Returns coefficients of the features, the intercept, and coefficients of the labels as 0 and 1. Beside standardised
-    values labels are standardised too, so that one penalty suits both; tf-idf and 0/1 go together as they are.
+    Returns coefficients of the features, the intercept, and coefficients of the 0/1 labels. Next to standardised values
+    the labels are standardised too, so that one penalty suits both; next to tf-idf they stay 0 and 1.
     """
-    given = labels[:, others].astype(np.float64)
+    other_labels = labels[:, others].astype(np.float64)
     if are_counts(features):
-        scale = np.ones(given.shape[1])
-        table = sparse.hstack([features, sparse.csr_array(given)], format="csr") if given.shape[1] else features
+        scale = np.ones(other_labels.shape[1])
+        table = (
+            sparse.hstack([features, sparse.csr_array(other_labels)], format="csr")
+            if other_labels.shape[1]
+            else features
+        )
     else:
-        scale = 1.0 / given.std(axis=0)
-        table = np.hstack([features, given * scale])
+        scale = 1.0 / other_labels.std(axis=0)
+        table = np.hstack([features, other_labels * scale])
     coef, intercept = _fit_column(table, labels[:, target], strength)
     n_features = features.shape[1]
     return coef[:n_features], intercept, coef[n_features:] * scale

@@ -1,4 +1,4 @@
-"""Learning from crowds: a classifier and annotators at once (Raykar and others, 2010)."""
+"""Learning from crowds: a classifier and annotator rates in one EM (Raykar et al., 2010)."""
 
 from __future__ import annotations
 
@@ -14,55 +14,55 @@ from palda.engine import Threads, resolve_n_jobs
 from palda.errors import DataError
 from palda.estimators import as_votes
 from palda.models.classifier import ClassifierSettings, base_log_odds, fit_classifier
-from palda.paper.baselines.rival import HALF, are_counts, checked_features, generator
+from palda.paper.baselines.base import HALF, are_counts, check_features, generator
 
 if TYPE_CHECKING:
     from palda.data import Votes
-    from palda.paper.baselines.rival import Array, Labels
+    from palda.paper.baselines.base import Array, Labels
 
 __all__ = ["Raykar"]
 
-_FIRST_ROUNDS, _SETTLED = 500, 1e-4  # of EM on the votes alone
-_POOL_VOTES = 4.0  # an annotator's rates are drawn towards the crowd's as by this many votes
+_MAX_START_ITER, _START_TOL = 500, 1e-4  # of the initial EM on votes alone
+_POOL_VOTES = 4.0  # strength of the crowd's mean rates as a prior, in votes
 _N_FOLDS = 3
 
 
 class Raykar(BaseEstimator):
-    """Logistic regression and two-coin annotators, each learned from what the other says about the labels (EM).
+    """Logistic regression and two-coin annotators, fitted together by EM.
 
-    An annotator says "present" with probability sensitivity where a class is present, and "absent" with probability
-    specificity where it is not. What is probable before anybody has voted, a logistic regression says: on tf-idf of
-    counts, or on standardised values. It is taught with the current consensus as soft labels. A document's own
-    labels would come back to it in the next round, surer each time; so every document is judged by a regression that
-    has not seen its fold, recalibrated by Platt's method on documents it has not seen either. Penalties are
-    chosen likewise, in the first round. Documents without votes do not teach.
+    An annotator votes "present" with probability sensitivity where a class is present, and "absent" with probability
+    specificity where it is not. The prior probability of each label comes from a logistic regression (on tf-idf of word
+    counts, or on standardised values) fitted to the current consensus as soft labels. The prior of a document is
+    cross-fitted: its regression has not seen the document's fold and is Platt-calibrated on held-out documents, because
+    otherwise the consensus would reinforce itself in every iteration. Penalties are chosen by cross-validation in the
+    first iteration. Documents without votes are not used to fit the regression.
 
     Parameters
     ----------
-    coins
-        ``"shared"``: an annotator has the same rates for all classes. ``"per_class"``: rates for each, as in the
-        original, which knows one class only.
-    max_iter
-        Rounds at most.
-    tol
-        EM stops when the consensus changes by less than this, in the mean.
-    n_jobs
-        Threads; all cores by default. The result is the same.
-    random_state
+    coins : "shared" or "per_class"
+        ``"shared"``: an annotator has the same rates for all classes. ``"per_class"``: rates for each class, as in the
+        original, which has a single class.
+    max_iter : int
+        Maximum number of EM iterations.
+    tol : float
+        EM stops when the mean absolute change of the consensus is below this.
+    n_jobs : int, optional
+        Number of threads; all cores by default. The result does not depend on it.
+    random_state : int, RandomState or None
         Seed of the folds.
 
     Attributes
     ----------
-    consensus_
-        (documents, classes): probability of each label given features and votes.
-    targets_
-        The same, NaN for documents without votes. What thresholds are chosen with.
-    sensitivity_, specificity_
-        (annotators,), or (annotators, classes) if coins are per class.
-    annotators_, classes_
+    consensus_ : array of shape (documents, classes)
+        Probability of each label given features and votes.
+    targets_ : array of shape (documents, classes)
+        The same, NaN for documents without votes; used to choose thresholds.
+    sensitivity_, specificity_ : array of shape (annotators,) or (annotators, classes)
+        Rates of each annotator; per class if ``coins="per_class"``.
+    annotators_, classes_ : array of str
         Names.
-    n_iter_
-        Rounds done.
+    n_iter_ : int
+        Number of EM iterations.
     """
 
     def __init__(
@@ -81,15 +81,15 @@ class Raykar(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, votes: Any) -> Self:
-        """Learn from features and votes, whose documents are the rows of X in that order."""
+        """Learn from features and votes; the documents of the votes are the rows of X, in order."""
         validation.require_choice(self.coins, ("shared", "per_class"), "coins")
         validation.require_count(self.max_iter, "max_iter")
         validation.require_number(self.tol, 0, 1, "tol")
-        features = checked_features(X)
+        features = check_features(X)
         given = as_votes(votes, None, features.shape[0])
         judged = (given.per_pair() > 0).astype(np.float64)
         if len(np.flatnonzero(judged.any(axis=1))) < _N_FOLDS:
-            raise DataError(f"votes on {_N_FOLDS} documents at least are needed to learn from")
+            raise DataError(f"too few votes: at least {_N_FOLDS} documents need votes")
         self.n_features_in_ = features.shape[1]
         self.annotators_, self.classes_ = given.annotators, given.classes
         self.consensus_ = self._learn(features, given, judged)
@@ -98,38 +98,36 @@ class Raykar(BaseEstimator):
         return self
 
     def _learn(self, features: Any, votes: Votes, judged: Array) -> Array:
-        """Consensus after EM; the classifier of the last round stays."""
+        """Consensus after EM; keeps the classifier of the last iteration."""
         seed = int(generator(self.random_state).integers(2**31))
         settings = ClassifierSettings(n_folds=_N_FOLDS, seed=seed, engine=Threads(resolve_n_jobs(self.n_jobs)))
-        consensus = self._without_features(votes, judged)
-        found, change, self.n_iter_ = None, np.inf, 0
+        consensus = self._start(votes, judged)
+        fit, change, self.n_iter_ = None, np.inf, 0
         while self.n_iter_ < self.max_iter and change >= self.tol:
-            found = fit_classifier(
-                consensus, **_as_head_reads(features), weights=judged, settings=settings, start=found
-            )
-            before, consensus = consensus, expit(found.log_odds + self._vote_log_odds(votes, consensus))
+            fit = fit_classifier(consensus, **_classifier_input(features), weights=judged, settings=settings, start=fit)
+            before, consensus = consensus, expit(fit.log_odds + self._vote_log_odds(votes, consensus))
             change = float(np.abs(consensus - before).mean())
             self.n_iter_ += 1
-            self._head = found.classifier
+            self._classifier = fit.classifier
         return consensus
 
-    def _without_features(self, votes: Votes, judged: Array) -> Array:
-        """Consensus of votes and base rates alone: where EM starts.
+    def _start(self, votes: Votes, judged: Array) -> Array:
+        """Initial consensus, from votes and base rates alone.
 
-        It takes its time: a regression that is taught with the labels of rare classes while these are still far too
-        many keeps what it was taught.
+        It is run to convergence: early on, rare classes have far too many positives, and a regression fitted to those
+        would not recover.
         """
         yes, total = votes.yes_per_pair(), votes.per_pair()
         consensus: Array = (yes + HALF) / (total + 1.0)
-        for _ in range(_FIRST_ROUNDS):
+        for _ in range(_MAX_START_ITER):
             before = consensus
             consensus = expit(base_log_odds(consensus, judged) + self._vote_log_odds(votes, consensus))
-            if np.abs(consensus - before).mean() < _SETTLED * consensus.mean():
+            if np.abs(consensus - before).mean() < _START_TOL * consensus.mean():
                 break
         return consensus
 
     def _rates(self, votes: Votes, consensus: Array) -> tuple[Array, Array]:
-        """Sensitivity and specificity of each annotator, drawn a little towards those of the crowd."""
+        """Sensitivity and specificity of each annotator, shrunk towards the mean rates of the crowd."""
         n_cells = votes.n_classes if self.coins == "per_class" else 1
         cell = votes.annotator * n_cells + (votes.label if n_cells > 1 else 0)
         present = consensus[votes.doc, votes.label]
@@ -146,28 +144,26 @@ class Raykar(BaseEstimator):
         return sensitivity, specificity
 
     def _vote_log_odds(self, votes: Votes, consensus: Array) -> Array:
-        """(documents, classes): evidence of the votes, with annotators as good as the consensus has them."""
-        place = (votes.annotator, votes.label) if self.coins == "per_class" else votes.annotator
-        sensitivity, specificity = (rates[place] for rates in self._rates(votes, consensus))
-        says_yes = np.log(sensitivity) - np.log1p(-specificity)
-        says_no = np.log1p(-sensitivity) - np.log(specificity)
-        evidence = np.where(votes.value == 1, says_yes, says_no)
-        sums: Array = np.bincount(votes.pair, evidence, minlength=consensus.size).astype(np.float64, copy=False)
+        """Log-odds that the votes add, shape (documents, classes), with annotator rates taken from the consensus."""
+        index = (votes.annotator, votes.label) if self.coins == "per_class" else votes.annotator
+        sensitivity, specificity = (rates[index] for rates in self._rates(votes, consensus))
+        if_yes = np.log(sensitivity) - np.log1p(-specificity)
+        if_no = np.log1p(-sensitivity) - np.log(specificity)
+        log_odds = np.where(votes.value == 1, if_yes, if_no)
+        sums: Array = np.bincount(votes.pair, log_odds, minlength=consensus.size).astype(np.float64, copy=False)
         return sums.reshape(consensus.shape)
 
     def predict_proba(self, X: Any) -> Array:
-        """(documents, classes): probability that each class is present, from the features alone."""
+        """Probability of each class from the features alone, shape (documents, classes)."""
         check_is_fitted(self, "consensus_")
-        features = checked_features(X)
-        if features.shape[1] != self.n_features_in_:
-            raise DataError(f"X has {features.shape[1]} features, but training had {self.n_features_in_}")
-        probs: Array = expit(self._head.log_odds(**_as_head_reads(features)))
+        features = check_features(X, self.n_features_in_)
+        probs: Array = expit(self._classifier.log_odds(**_classifier_input(features)))
         return probs
 
     def predict(self, X: Any) -> Labels:
-        """(documents, classes): 1 where the probability is at least ½."""
+        """1 where the probability is at least ½, else 0; shape (documents, classes)."""
         return (self.predict_proba(X) >= HALF).astype(np.int8)
 
 
-def _as_head_reads(features: Any) -> dict[str, Any]:
+def _classifier_input(features: Any) -> dict[str, Any]:
     return {"counts": features} if are_counts(features) else {"dense": features}

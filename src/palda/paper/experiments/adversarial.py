@@ -1,13 +1,12 @@
-"""Malicious annotators: Reuters, ten liars among fifty, 40 topics."""
+"""Malicious annotators: Reuters, ten of fifty annotators answer the opposite, 40 topics."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from palda.paper import printed_figures
-from palda.paper.cells import grouped
-from palda.paper.experiments.base import Experiment, seeds_note
-from palda.paper.experiments.grids import OURS, TITLES, Grid, Grids, file_name
+from palda.paper import published_values
+from palda.paper.cells import group_by
+from palda.paper.experiments.base import GRID_METHODS, TITLES, Experiment, Grid, figure_name, seeds_note
 from palda.paper.tables import Column, Table, summarise
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ADVERSARIAL"]
 
-_GRIDS = Grids(Grid((40,), (1.0,), ("votes",), 5, "adversarial"), Grid((40,), (1.0,), ("votes",), 2, "adversarial"))
+_GRID = Grid((40,), (1.0,), ("votes",), "adversarial", quick_n_seeds=2)
 
 _COLUMNS = (
     Column("method", "method"),
@@ -32,37 +31,32 @@ _COLUMNS = (
     Column("annotator_rmse", "annotator RMSE", 4),
     Column("oracle_rmse", "oracle RMSE", 4),
 )
+_NOTE = (
+    "The oracle knows every true label and counts how often each annotator was right. With five votes per document no "
+    "estimate can be much better, so the paper's .002 cannot be the error of such estimates."
+)
 
 
 def _tables(records: Sequence[CellRecord]) -> list[Table]:
-    made = []
-    for data, some in grouped(records, lambda cell: cell.data).items():
+    tables = []
+    for data, data_records in group_by(records, lambda cell: cell.data).items():
         rows: list[Mapping[str, Value]] = (
-            [{"method": "the paper", **printed_figures.ADVERSARIAL}] if data == "reuters" else []
+            [{"method": "the paper", **published_values.ADVERSARIAL}] if data == "reuters" else []
         )
-        for method, group in grouped(some, lambda cell: cell.method).items():
+        for method, group in group_by(data_records, lambda cell: cell.method).items():
             rows.append({"method": TITLES[method]} | summarise(group))
-        note = (
-            f"{seeds_note(some)} The oracle knows every true label and counts how often each annotator was right: with "
-            "five votes a document nobody can do much better, so the paper's .002 is no error of such estimates."
-        )
         title = f"{data}: 10 of 50 annotators malicious, 40 topics"
-        made.append(Table(title, _COLUMNS, tuple(rows), (note,)))
-    return made
+        tables.append(Table(title, _COLUMNS, tuple(rows), (f"{seeds_note(data_records)} {_NOTE}",)))
+    return tables
 
 
 def _figures(records: Sequence[CellRecord]) -> Mapping[str, Figure]:
     from palda.paper.plots import draw_qualities
 
-    sets = grouped(records, lambda cell: cell.data)
-    return {file_name("adversarial", data): draw_qualities(some, TITLES) for data, some in sets.items()}
+    sets = group_by(records, lambda cell: cell.data)
+    return {figure_name("adversarial", data): draw_qualities(group, TITLES) for data, group in sets.items()}
 
 
 ADVERSARIAL = Experiment(
-    "adversarial",
-    "Reuters with malicious annotators, 40 topics",
-    OURS,
-    _GRIDS.plan,
-    _tables,
-    _figures,
+    "adversarial", "Reuters with malicious annotators, 40 topics", GRID_METHODS, _GRID.plan, _tables, _figures
 )

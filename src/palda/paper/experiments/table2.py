@@ -1,13 +1,12 @@
-"""Table 2: Reuters by part of the training set, 20 topics, from the truth and from a crowd."""
+"""Table 2: Reuters by fraction of the training documents, 20 topics, from gold labels and from votes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from palda.paper import printed_figures
-from palda.paper.cells import grouped
-from palda.paper.experiments.base import Experiment, seeds_note
-from palda.paper.experiments.grids import OURS, TITLES, Grid, Grids, file_name
+from palda.paper import published_values
+from palda.paper.cells import group_by
+from palda.paper.experiments.base import GRID_METHODS, TITLES, Experiment, Grid, figure_name, seeds_note
 from palda.paper.tables import Column, Table, percent, summarise
 
 if TYPE_CHECKING:
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TABLE2"]
 
-_PARTS = (0.1, 0.3, 0.5, 0.7, 1.0)
-_GRIDS = Grids(Grid((20,), _PARTS, ("gold", "votes"), 5), Grid((20,), _PARTS, ("gold", "votes"), 1))
+_GRID = Grid((20,), (0.1, 0.3, 0.5, 0.7, 1.0), ("gold", "votes"))
 
 _COLUMNS = (
     Column("part", "training documents"),
@@ -40,42 +38,44 @@ _COLUMNS = (
     Column("oracle", "oracle", 4),
 )
 _NOTE = (
-    "Labels at ½; chosen: at thresholds chosen on documents held back. The oracle knows every true label and counts "
-    "how often each annotator was right."
+    'Labels are predicted at ½; "chosen": at thresholds chosen on held-out documents. The oracle knows every true '
+    "label and counts how often each annotator was right."
 )
 _MEASURES = {"accuracy": "hamming_accuracy", "f1": "micro_f1", "f1_chosen": "micro_f1_chosen"}
-_OF_ANNOTATORS = {"rmse": "annotator_rmse", "oracle": "oracle_rmse"}
+_ANNOTATOR_MEASURES = {"rmse": "annotator_rmse", "oracle": "oracle_rmse"}
 
 
 def _tables(records: Sequence[CellRecord]) -> list[Table]:
     return [
         Table(
-            f"{data}: {TITLES[method]}, 20 topics, by part of the training set",
+            f"{data}: {TITLES[method]}, 20 topics, by fraction of the training documents",
             _COLUMNS,
-            tuple(_by_part(group, data) for group in grouped(some, lambda cell: cell.fraction).values()),
-            (f"{seeds_note(some)} {_NOTE}",),
+            tuple(_row(group, data) for group in group_by(data_records, lambda cell: cell.fraction).values()),
+            (f"{seeds_note(data_records)} {_NOTE}",),
         )
-        for (data, method), some in grouped(records, lambda cell: (cell.data, cell.method)).items()
+        for (data, method), data_records in group_by(records, lambda cell: (cell.data, cell.method)).items()
     ]
 
 
-def _by_part(records: Sequence[CellRecord], data: str) -> Mapping[str, Value]:
-    by_source = grouped(records, lambda cell: cell.source)
-    clean, crowd = (summarise(by_source.get(source, ())) for source in ("gold", "votes"))
+def _row(records: Sequence[CellRecord], data: str) -> Mapping[str, Value]:
+    by_source = group_by(records, lambda cell: cell.source)
+    gold, crowd = (summarise(by_source.get(source, ())) for source in ("gold", "votes"))
     fraction = records[0].cell.fraction
     row: dict[str, Value] = {"part": percent(fraction)}
     if data == "reuters":
-        row |= {f"{name}_paper": figure for name, figure in printed_figures.TABLE_2.get(fraction, {}).items()}
-    row |= {name: clean.get(measure) for name, measure in _MEASURES.items()}
+        row |= {f"{name}_paper": value for name, value in published_values.TABLE_2.get(fraction, {}).items()}
+    row |= {name: gold.get(measure) for name, measure in _MEASURES.items()}
     row |= {f"crowd_{name}": crowd.get(measure) for name, measure in _MEASURES.items()}
-    return row | {name: crowd.get(measure) for name, measure in _OF_ANNOTATORS.items()}
+    return row | {name: crowd.get(measure) for name, measure in _ANNOTATOR_MEASURES.items()}
 
 
 def _figures(records: Sequence[CellRecord]) -> Mapping[str, Figure]:
-    from palda.paper.plots import draw_parts
+    from palda.paper.plots import draw_fractions
 
-    sets = grouped(records, lambda cell: cell.data)
-    return {file_name("table2", data): draw_parts(some, TITLES) for data, some in sets.items()}
+    sets = group_by(records, lambda cell: cell.data)
+    return {figure_name("table2", data): draw_fractions(group, TITLES) for data, group in sets.items()}
 
 
-TABLE2 = Experiment("table2", "Reuters by part of the training set, 20 topics", OURS, _GRIDS.plan, _tables, _figures)
+TABLE2 = Experiment(
+    "table2", "Reuters by fraction of the training documents, 20 topics", GRID_METHODS, _GRID.plan, _tables, _figures
+)

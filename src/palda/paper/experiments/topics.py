@@ -1,13 +1,13 @@
-"""The two figures: Reuters by number of topics and part of the training set, from the truth and from a crowd."""
+"""The two figures: Reuters by number of topics and fraction of the training documents, from gold labels and votes."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from palda.paper.cells import grouped
-from palda.paper.experiments.base import Experiment, seeds_note
-from palda.paper.experiments.grids import OURS, TITLES, Grid, Grids, file_name
+from palda.paper.cells import group_by
+from palda.paper.experiments.base import GRID_METHODS, TITLES, Experiment, Grid, figure_name, seeds_note
 from palda.paper.tables import Column, Table, percent, summarise
 
 if TYPE_CHECKING:
@@ -15,25 +15,21 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from palda.paper.cells import Cell, CellRecord, Source
+    from palda.paper.cells import Cell, CellRecord
     from palda.paper.tables import Value
 
 __all__ = ["CROWD_TOPICS", "TOPICS"]
 
-_SOURCES: tuple[Source, ...] = ("gold", "votes")
-_N_TOPICS, _PARTS = (10, 20, 40, 80), (0.25, 0.5, 0.75, 1.0)
-_QUICK_N_TOPICS, _QUICK_PARTS = (10, 20, 80), (0.25, 1.0)
-_TOPICS, _CROWD_TOPICS = (
-    Grids(Grid(_N_TOPICS, _PARTS, (source,), 5), Grid(_QUICK_N_TOPICS, _QUICK_PARTS, (source,), 1))
-    for source in _SOURCES
-)
+_N_TOPICS, _FRACTIONS = (10, 20, 40, 80), (0.25, 0.5, 0.75, 1.0)
+_GRID = Grid(_N_TOPICS, _FRACTIONS, ("gold",), quick_n_topics=(10, 20, 80), quick_fractions=(0.25, 1.0))
+_CROWD_GRID = replace(_GRID, sources=("votes",))
 
-_CLEAN_PANELS = {
+_GOLD_PANELS = {
     "hamming_accuracy": "Hamming accuracy",
     "log_likelihood": "class log-likelihood",
     "micro_f1": "micro-F1",
 }
-_CROWD_PANELS = _CLEAN_PANELS | {"annotator_rmse": "annotator RMSE"}
+_CROWD_PANELS = _GOLD_PANELS | {"annotator_rmse": "annotator RMSE"}
 
 
 def _tables(panels: Mapping[str, str], records: Sequence[CellRecord]) -> list[Table]:
@@ -41,19 +37,19 @@ def _tables(panels: Mapping[str, str], records: Sequence[CellRecord]) -> list[Ta
     columns += [Column(name, heading, 4 if "rmse" in name else 3) for name, heading in panels.items()]
     if "annotator_rmse" in panels:
         columns.append(Column("oracle_rmse", "oracle RMSE", 4))
-    groups = grouped(records, lambda cell: (cell.data, cell.method))
+    groups = group_by(records, lambda cell: (cell.data, cell.method))
     return [
         Table(
-            f"{data}: {TITLES[method]}, by number of topics and part of the training set",
+            f"{data}: {TITLES[method]}, by number of topics and fraction of the training documents",
             tuple(columns),
-            tuple(_row(group) for group in grouped(some, _place).values()),
-            (seeds_note(some),),
+            tuple(_row(group) for group in group_by(data_records, _topics_and_fraction).values()),
+            (seeds_note(data_records),),
         )
-        for (data, method), some in groups.items()
+        for (data, method), data_records in groups.items()
     ]
 
 
-def _place(cell: Cell) -> tuple[object, float]:
+def _topics_and_fraction(cell: Cell) -> tuple[object, float]:
     return cell.option("n_topics"), cell.fraction
 
 
@@ -65,23 +61,23 @@ def _row(records: Sequence[CellRecord]) -> Mapping[str, Value]:
 def _figures(name: str, panels: Mapping[str, str], records: Sequence[CellRecord]) -> Mapping[str, Figure]:
     from palda.paper.plots import draw_topics
 
-    sets = grouped(records, lambda cell: cell.data)
-    return {file_name(name, data): draw_topics(some, TITLES, panels) for data, some in sets.items()}
+    sets = group_by(records, lambda cell: cell.data)
+    return {figure_name(name, data): draw_topics(group, TITLES, panels) for data, group in sets.items()}
 
 
 TOPICS = Experiment(
     "topics",
-    "Reuters by topics and part of the training set, true labels",
-    OURS,
-    _TOPICS.plan,
-    partial(_tables, _CLEAN_PANELS),
-    partial(_figures, "topics", _CLEAN_PANELS),
+    "Reuters by number of topics and fraction of the training documents, gold labels",
+    GRID_METHODS,
+    _GRID.plan,
+    partial(_tables, _GOLD_PANELS),
+    partial(_figures, "topics", _GOLD_PANELS),
 )
 CROWD_TOPICS = Experiment(
     "crowd-topics",
-    "Reuters by topics and part of the training set, from votes",
-    OURS,
-    _CROWD_TOPICS.plan,
+    "Reuters by number of topics and fraction of the training documents, votes",
+    GRID_METHODS,
+    _CROWD_GRID.plan,
     partial(_tables, _CROWD_PANELS),
     partial(_figures, "crowd-topics", _CROWD_PANELS),
 )

@@ -14,36 +14,37 @@ from palda.io import catalog
 from palda.paper import (
     METHODS,
     Cell,
-    Fitted,
     Method,
-    aggregated,
-    execute,
+    MethodFit,
+    Task,
+    execution,
     load_task,
     methods,
     new_cell,
-    part_of,
-    printed_figures,
+    published_values,
     run_cell,
+    sample_rows,
+    task_labels,
     tasks,
 )
-from palda.paper.baselines import BASELINES, on_labels
+from palda.paper.baselines import aggregate_labels, vote_shares
 
 
 @pytest.fixture
 def toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[catalog.Split]:
-    """A tiny data set in the catalog's place, counts and truth from the model's own story."""
+    """A small simulated data set that replaces those of the catalog."""
     toy = simulate.documents(160, 3, 6, 60, seed=1, doc_length=40)
     data = Dataset.of(toy.corpus, gold=toy.labels, classes=toy.classes)
     split = catalog.Split(data.take(range(120)), data.take(range(120, 160)))
     monkeypatch.setattr(catalog, "load", lambda *_, **__: split)
-    with threadpool_limits(1):  # threads of BLAS wait for each other longer than such toys take
+    with threadpool_limits(1):  # on small data, BLAS threads mostly wait for each other
         yield split
     for cache in (tasks._split, tasks._task):
         cache.cache_clear()
 
 
 class Guess:
-    """Says the same of every document: .6 for the first class, .4 for the others."""
+    """Gives every document the same probabilities: .6 for the first class, .4 for the others."""
 
     def get_params(self, **_: Any) -> dict[str, Any]:
         return {"certainty": 0.6, "random_state": 3, "n_jobs": 2}
@@ -59,11 +60,11 @@ class Guess:
 
 
 def guess(thresholds: Any) -> Method:
-    def fit(model: Any, features: Any, task: tasks.Task, cell: Cell) -> Fitted:
+    def fit(model: Any, features: Any, task: Task, cell: Cell) -> MethodFit:
         model.fit(features, task.train.Y)
         quality = None if task.true_quality is None else np.maximum(task.true_quality - 0.1, 0.0)
         labels = None if cell.source == "gold" else task.train.Y
-        return Fitted(model, thresholds, labels, quality, 1.0, 2.0)
+        return MethodFit(model, thresholds, labels, quality, 1.0, 2.0)
 
     return Method("guess", "Guess", ("gold", "votes"), "words", lambda *_, **__: Guess(), fit)
 
@@ -71,7 +72,7 @@ def guess(thresholds: Any) -> Method:
 @pytest.fixture
 def with_guess(monkeypatch: pytest.MonkeyPatch) -> Method:
     method = guess(np.array([0.7, 0.3, 0.3]))
-    for module in (methods, execute):
+    for module in (methods, execution):
         monkeypatch.setattr(module, "METHODS", {**METHODS, "guess": method})
     methods._settings.cache_clear()
     return method
@@ -94,7 +95,7 @@ def test_measures_are_those_of_the_metrics_at_half_and_at_the_thresholds(
     assert "annotator_rmse" not in found
 
 
-def test_a_crowd_adds_annotators_oracle_and_consensus(toys: catalog.Split, with_guess: Method) -> None:
+def test_a_crowd_adds_measures_of_annotators_oracle_and_consensus(toys: catalog.Split, with_guess: Method) -> None:
     cell = new_cell("toys", "guess", "votes", 0)
     record = run_cell(cell, 1)
     assert record.measures["annotator_rmse"] == pytest.approx(0.1)
@@ -108,16 +109,16 @@ def test_a_crowd_adds_annotators_oracle_and_consensus(toys: catalog.Split, with_
 
 
 @pytest.mark.parametrize("name", ["nothing", "majority"])
-def test_rows_that_learn_nothing_are_those_of_the_metrics(toys: catalog.Split, name: str) -> None:
+def test_constant_baselines_score_as_in_the_metrics(toys: catalog.Split, name: str) -> None:
     found = run_cell(new_cell("toys", name, "gold", 0)).measures
     expected = metrics.baseline_scores(toys.train.Y, toys.test.Y)[name]
     for measure in ("hamming_accuracy", "jaccard_accuracy", "micro_f1"):
         assert found[measure] == getattr(expected, measure)
-        assert f"{measure}_chosen" not in found  # they have nothing to choose
+        assert f"{measure}_chosen" not in found  # they have no thresholds
 
 
 @pytest.mark.parametrize(("name", "source"), [("logistic", "gold"), ("forest", "majority"), ("raykar", "votes")])
-def test_rivals_learn_from_labels_and_votes(toys: catalog.Split, name: str, source: Any) -> None:
+def test_baselines_learn_from_labels_and_votes(toys: catalog.Split, name: str, source: Any) -> None:
     found = run_cell(new_cell("toys", name, source, 0, quick=True)).measures
     nothing = metrics.baseline_scores(toys.train.Y, toys.test.Y)["nothing"]
     assert found["hamming_accuracy"] > nothing.hamming_accuracy
@@ -125,7 +126,7 @@ def test_rivals_learn_from_labels_and_votes(toys: catalog.Split, name: str, sour
     assert ("consensus_micro_f1" in found) == (source != "gold")
 
 
-def test_a_rival_may_be_judged_at_half_alone(toys: catalog.Split) -> None:
+def test_thresholds_are_not_chosen_with_choose_false(toys: catalog.Split) -> None:
     chosen, at_half = (
         run_cell(new_cell("toys", "forest", "gold", 0, quick=True, options=options)).measures
         for options in ({}, {"choose": False})
@@ -137,26 +138,25 @@ def test_a_rival_may_be_judged_at_half_alone(toys: catalog.Split) -> None:
 
 
 def squared_shares(votes: Votes, *_: Any) -> Any:
-    return on_labels.vote_shares(votes) ** 2
+    return vote_shares(votes) ** 2
 
 
 @pytest.mark.parametrize("rule", ["majority", "dawid_skene"])
-def test_labels_made_of_votes_are_those_of_the_wrapper_and_made_once(
-    toys: catalog.Split, rule: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(on_labels, "dawid_skene", squared_shares)  # crowd-kit takes seconds to load
+def test_votes_of_a_task_are_aggregated_once(toys: catalog.Split, rule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palda.paper.baselines.aggregation.dawid_skene", squared_shares)  # crowd-kit loads slowly
     task = load_task(Cell("toys", "forest", rule, 0, 1.0, "paper", 5))
-    wrapped = on_labels.OnLabels(BASELINES["majority"].make(0, 1, True), rule).fit(task.train.X, task.votes)
-    made = aggregated(task, rule)
-    np.testing.assert_array_equal(made.labels, wrapped.labels_)
-    np.testing.assert_array_equal(made.targets, wrapped.targets_)
-    assert aggregated(load_task(Cell("toys", "other", rule, 0, 1.0, "paper", 5)), rule) is made
+    assert task.votes is not None
+    expected = aggregate_labels(task.votes, rule)
+    labels, _ = task_labels(task, rule)
+    np.testing.assert_array_equal(labels.labels, expected.labels)
+    np.testing.assert_array_equal(labels.targets, expected.targets)
+    assert task_labels(load_task(Cell("toys", "other", rule, 0, 1.0, "paper", 5)), rule)[0] is labels
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ["gold", "votes"])
 @pytest.mark.parametrize("name", ["palda", "published"])
-def test_palda_takes_part_by_default_and_as_published(toys: catalog.Split, name: str, source: Any) -> None:
+def test_palda_gives_equal_measures_on_one_and_two_threads(toys: catalog.Split, name: str, source: Any) -> None:
     cell = new_cell("toys", name, source, 0, options={"n_topics": 6, "max_iter": 10})
     records = [run_cell(cell, n_threads) for n_threads in (1, 2)]
     first, second = (
@@ -168,21 +168,21 @@ def test_palda_takes_part_by_default_and_as_published(toys: catalog.Split, name:
     assert len(records[0].details.get("quality", [])) == (50 if source == "votes" else 0)
 
 
-def test_a_smaller_part_of_the_documents_lies_within_a_larger_one(toys: catalog.Split) -> None:
-    parts = [set(part_of(120, fraction, seed=5).tolist()) for fraction in (0.1, 0.5, 1.0)]
-    assert [len(part) for part in parts] == [12, 60, 120]
-    assert parts[0] < parts[1] < parts[2]
-    assert set(part_of(120, 0.1, seed=6).tolist()) != parts[0]
+def test_a_smaller_sample_of_documents_is_contained_in_a_larger_one(toys: catalog.Split) -> None:
+    samples = [set(sample_rows(120, fraction, seed=5).tolist()) for fraction in (0.1, 0.5, 1.0)]
+    assert [len(sample) for sample in samples] == [12, 60, 120]
+    assert samples[0] < samples[1] < samples[2]
+    assert set(sample_rows(120, 0.1, seed=6).tolist()) != samples[0]
 
 
-def test_parts_keep_their_votes(toys: catalog.Split) -> None:
+def test_a_sample_of_documents_keeps_its_votes(toys: catalog.Split) -> None:
     cell = Cell("toys", "guess", "votes", 2, 0.5, "paper", 5)
     task = load_task(cell)
     assert task.votes is not None
     assert task.train.doc_ids.tolist() == task.votes.doc_ids.tolist()
-    everyone, _ = simulate.crowd(toys.train.Y, "paper", votes_per_doc=5, seed=2, doc_ids=toys.train.doc_ids)
-    rows = part_of(120, 0.5, 2)
-    np.testing.assert_array_equal(task.votes.value, everyone.take(rows).value)
+    all_votes, _ = simulate.crowd(toys.train.Y, "paper", votes_per_doc=5, seed=2, doc_ids=toys.train.doc_ids)
+    rows = sample_rows(120, 0.5, 2)
+    np.testing.assert_array_equal(task.votes.value, all_votes.take(rows).value)
     np.testing.assert_array_equal(task.test.Y, toys.test.Y)
 
 
@@ -194,7 +194,7 @@ def test_real_values_become_words_learned_from_training_documents_alone(monkeypa
         values = Values(scale * rng.random((n_docs, 3)), names_array("abc"), ids)
         return Dataset.of(values, gold=np.ones((n_docs, 1)), classes=["x"])
 
-    task = tasks.Task(part("train", 60, 1.0), part("test", 20, 100.0))
+    task = Task(part("train", 60, 1.0), part("test", 20, 100.0))
     assert task.features("values")[0] is task.train.X
     words, test_words = task.features("words")
     assert words.shape == (60, 15)
@@ -204,7 +204,7 @@ def test_real_values_become_words_learned_from_training_documents_alone(monkeypa
     assert pooled.shape[1] == test_pooled.shape[1] == 100
 
 
-def test_a_cell_knows_every_parameter_that_changes_results(with_guess: Method) -> None:
+def test_a_cell_includes_every_parameter_that_changes_results(with_guess: Method) -> None:
     cell = new_cell("toys", "guess", "gold", 0)
     assert cell.settings == (("certainty", 0.6),)
     forest = dict(new_cell("scene", "forest", "gold", 0).settings)
@@ -214,7 +214,7 @@ def test_a_cell_knows_every_parameter_that_changes_results(with_guess: Method) -
     assert crowd.keys() - forest.keys() == {"crowd-kit version"}
 
 
-def test_what_cannot_be_built_here_is_planned_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_method_that_cannot_be_built_can_still_be_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     from palda.errors import MissingDependencyError
 
     def missing(*given: object, **options: object) -> None:
@@ -222,13 +222,13 @@ def test_what_cannot_be_built_here_is_planned_all_the_same(monkeypatch: pytest.M
 
     method = Method("gone", "Gone", ("gold",), "words", missing, guess(None).fit)
     monkeypatch.setattr(methods, "METHODS", {"gone": method})
-    monkeypatch.setattr(execute, "METHODS", {"gone": method})
+    monkeypatch.setattr(execution, "METHODS", {"gone": method})
     methods._settings.cache_clear()
     cell = new_cell("toys", "gone", "gold", 0)
     assert cell.settings == ()
 
 
-def test_warnings_of_a_method_are_kept_with_the_record(toys: catalog.Split) -> None:
+def test_warnings_of_a_method_are_stored_in_the_record(toys: catalog.Split) -> None:
     record = run_cell(new_cell("toys", "published", "gold", 0, options={"n_topics": 4, "max_iter": 1}))
     assert any("did not converge" in text for text in record.warnings)
 
@@ -244,8 +244,8 @@ def test_warnings_of_a_method_are_kept_with_the_record(toys: catalog.Split) -> N
         ("bibtex", "nothing", 0.985),
     ],
 )
-def test_what_the_paper_prints_is_reached_without_reading_a_document(data: str, method: str, expected: float) -> None:
+def test_constant_baselines_reach_the_published_hamming_accuracy(data: str, method: str, expected: float) -> None:
     found = run_cell(new_cell(data, method, "gold", 0)).measures["hamming_accuracy"]
     assert round(found, 3) == expected
-    columns = [column for column in printed_figures.TABLE_1 if column.measure == "hamming_accuracy"]
-    assert any(abs(column.figures[data] - found) < 0.005 for column in columns)
+    columns = [column for column in published_values.TABLE_1 if column.measure == "hamming_accuracy"]
+    assert any(abs(column.values[data] - found) < 0.005 for column in columns)

@@ -1,35 +1,35 @@
-"""Figures that the paper prints (Padmanabhan, Bhat, Shevade and Narahari, 2016), to stand beside ours.
+"""Values printed in the paper (Padmanabhan, Bhat, Shevade and Narahari, 2016), for comparison.
 
-Its Table 1 has one heading, "average accuracy", over two measures. The columns of RAkEL, MCC, BRq and BCC, which were
+Its Table 1 has one heading, "average accuracy", for two measures. The columns of RAkEL, MCC, BRq and BCC, which were
 run in MEKA, are Jaccard accuracy, which MEKA calls accuracy; those of SLDA and the two new models are Hamming accuracy
-(1 - Hamming loss). That can be seen from the rows that predict nothing, or each class's majority value: they alone
-reach .985 Hamming accuracy on bibtex, .937 on enron, .819 on scene and .767 on yeast.
+(1 - Hamming loss). This follows from the baselines that ignore the documents: predicting nothing, or the majority value
+of each class, reaches a Hamming accuracy of .985 on bibtex, .937 on enron, .819 on scene and .767 on yeast.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["ADVERSARIAL", "TABLE_1", "TABLE_2", "Printed", "printed"]
+__all__ = ["ADVERSARIAL", "TABLE_1", "TABLE_2", "PublishedColumn", "published_column"]
 
 JACCARD, HAMMING = "jaccard_accuracy", "hamming_accuracy"
 
 
-class Printed(NamedTuple):
-    """A column of the paper's Table 1: its heading, which method and labels it is, and which measure."""
+class PublishedColumn(NamedTuple):
+    """A column of the paper's Table 1: heading, method, training labels, measure, and value for each data set."""
 
     heading: str
     method: str
     source: str
     measure: str
-    figures: dict[str, float]
+    values: dict[str, float]
 
 
 _SETS = ("reuters", "bibtex", "enron", "scene", "yeast")
 
 TABLE_1 = tuple(
-    Printed(heading, method, source, measure, dict(zip(_SETS, figures, strict=True)))
-    for heading, method, source, measure, figures in (
+    PublishedColumn(heading, method, source, measure, dict(zip(_SETS, values, strict=True)))
+    for heading, method, source, measure, values in (
         ("RAkEL (J48)", "rakel", "gold", JACCARD, (0.881, 0.293, 0.402, 0.577, 0.415)),
         ("MCC", "mcc", "gold", JACCARD, (0.876, 0.290, 0.389, 0.580, 0.432)),
         ("BRq", "brq", "gold", JACCARD, (0.863, 0.309, 0.430, 0.550, 0.462)),
@@ -48,13 +48,12 @@ TABLE_2: dict[float, dict[str, float]] = {
     0.7: {"accuracy": 0.961, "f1": 0.828, "crowd_accuracy": 0.937, "crowd_f1": 0.650, "rmse": 0.010},
     1.0: {"accuracy": 0.969, "f1": 0.829, "crowd_accuracy": 0.942, "crowd_f1": 0.669, "rmse": 0.009},
 }
-"""Table 2: Reuters, 20 topics, by the part of the training documents used."""
+"""Table 2: Reuters, 20 topics, by the fraction of the training documents used."""
 
 ADVERSARIAL = {"hamming_accuracy": 0.955, "log_likelihood": -0.193, "micro_f1": 0.793, "annotator_rmse": 0.002}
 """Reuters, ten of fifty annotators malicious, 40 topics, mean of five runs."""
 
 
-def printed(data: str, method: str, source: str) -> Printed | None:
-    """Column of Table 1 that a method with these labels is, if it is one."""
-    columns = (column for column in TABLE_1 if (column.method, column.source) == (method, source))
-    return next((column for column in columns if data in column.figures), None)
+def published_column(method: str, source: str) -> PublishedColumn | None:
+    """Column of Table 1 with this method and these training labels, if there is one."""
+    return next((column for column in TABLE_1 if (column.method, column.source) == (method, source)), None)
