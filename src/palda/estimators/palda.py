@@ -190,6 +190,7 @@ class PALDA(ClassifierMixin, TopicEstimator):
         ValueError
             If a parameter, X or y is invalid.
         """
+        self._check_parameters()
         known, names = (X.gold, X.classes) if isinstance(X, ShardFolder) and y is None else label_table(y)
         counts = self._counts(X, reset=True)
         if len(known) != counts.shape[0]:
