@@ -37,7 +37,7 @@ def test_a_one_coin_annotator_has_one_rate():
     assert people.names.tolist() == ["annotator-01", "annotator-02", "annotator-03"]
 
 
-def test_two_coin_annotators_overlook_more_than_they_invent():
+def test_two_coin_annotators_miss_labels_more_often_than_they_invent_them():
     people = simulate.annotators("adversarial", n_classes=4, seed=0, behaviour="two_coin")
     assert (people.sensitivity < people.quality[:, None]).all()
     assert (people.specificity > people.quality[:, None]).all()
@@ -55,7 +55,7 @@ def test_per_class_annotators_differ_by_class_around_their_rates():
     assert middle == pytest.approx(np.log(calm.sensitivity / (1 - calm.sensitivity)).mean(), abs=0.05)
 
 
-def test_perfect_and_always_wrong_annotators_stay_so_in_every_behaviour():
+def test_qualities_of_0_and_1_give_rates_of_0_and_1_in_every_behaviour():
     for behaviour in ("one_coin", "two_coin", "per_class"):
         people = simulate.annotators([1.0, 0.0], n_classes=2, seed=0, behaviour=behaviour)
         assert people.sensitivity.tolist() == people.specificity.tolist() == [[1, 1], [0, 0]]
@@ -78,7 +78,7 @@ def test_rates_may_be_given_directly():
         (lambda: simulate.annotators("best", n_classes=2), "no profile 'best'; choose from 'paper', 'adversarial'"),
         (lambda: simulate.annotators([0.5, 1.5], n_classes=2), "qualities must lie between 0 and 1, but one is 1.5"),
         (lambda: simulate.annotators([0.5, np.nan], n_classes=2), "qualities must lie between 0 and 1, but one is nan"),
-        (lambda: simulate.annotators([], n_classes=2), "one an annotator"),
+        (lambda: simulate.annotators([], n_classes=2), "one number per annotator"),
         (lambda: simulate.annotators("paper", n_classes=0), "n_classes must be a whole number from 1"),
         (lambda: simulate.annotators("paper", n_classes=2, n_spammers=-1), "n_spammers must be a whole number from 0"),
         (lambda: simulate.annotators("paper", n_classes=2, behaviour="coin"), "behaviour must be one of 'one_coin'"),
@@ -90,6 +90,6 @@ def test_rates_may_be_given_directly():
         (lambda: simulate.annotators([0.5], n_classes=3).expected_quality([0.1, 0.2]), "class_prior must have shape"),
     ],
 )
-def test_wrong_annotators_are_named(make, message):
+def test_invalid_annotators_are_refused(make, message):
     with pytest.raises(DataError, match=message):
         make()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from palda.simulate.annotator_sampling import PROFILES, SimulatedAnnotators, annotators
-from palda.simulate.crowds import crowd, documents, newsroom, votes
-from palda.simulate.document_sampling import DocumentModel, SimulatedDocuments
+from palda.simulate.document_sampling import DocumentModel, SimulatedDocuments, documents
+from palda.simulate.newsroom_example import newsroom
+from palda.simulate.vote_sampling import crowd, votes
 
 __all__ = [
     "PROFILES",

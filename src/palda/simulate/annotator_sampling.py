@@ -1,4 +1,4 @@
-"""Simulated annotators: how well each of them sees each class, from quality profiles or from given rates."""
+"""Simulated annotators: their rates in each class, drawn from quality profiles or given."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy.special import expit, logit
 
 from palda.data import Frozen, freeze_fields, names_array, validation
 from palda.errors import DataError
-from palda.simulate.document_sampling import numbered_names, stream
+from palda.simulate.document_sampling import numbered_names, random_stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,20 +29,28 @@ PROFILES: dict[str, tuple[tuple[int, float, float], ...]] = {
     "paper": ((10, 0.51, 0.65), (20, 0.66, 0.85), (20, 0.86, 0.9999)),
     "adversarial": ((10, 0.0001, 0.1), (15, 0.51, 0.65), (20, 0.66, 0.85), (5, 0.86, 0.9999)),
 }
-"""Named crowds: how many annotators draw their quality uniformly from which range (both as published)."""
+"""Named crowds: number of annotators whose quality is uniform in each range, as published."""
 
 
 @dataclass(frozen=True, eq=False)
 class SimulatedAnnotators(Frozen):
-    """A crowd: how well each annotator sees each class.
+    """Annotators with known rates.
 
-    ``quality`` is nominal: both rates of a one-coin annotator, the middle around which other behaviours spread, and
-    one half for a spammer, who sees nothing. ``kinds`` says "honest", "adversary" or "spammer".
+    Attributes
+    ----------
+    sensitivity, specificity : array of shape (annotators, classes)
+        P(vote 1 | present) and P(vote 0 | absent).
+    quality : array of shape (annotators,)
+        Nominal quality ρ: both rates of a one-coin annotator, the centre of the rates otherwise, .5 for a spammer.
+    kinds : array of str
+        ``"honest"``, ``"adversary"`` or ``"spammer"``.
+    names : array of str
+        Names of the annotators.
     """
 
-    sensitivity: Floats  # (annotators, classes): P(vote 1 | present)
-    specificity: Floats  # (annotators, classes): P(vote 0 | absent)
-    quality: Floats  # ρ (annotators,)
+    sensitivity: Floats
+    specificity: Floats
+    quality: Floats
     kinds: Strings
     names: Strings
 
@@ -51,7 +59,7 @@ class SimulatedAnnotators(Frozen):
         _check_rate_tables(self.sensitivity, self.specificity)
         validation.require_shape(self.quality, self.sensitivity.shape[:1], "quality")
         if not len(self.names) == len(self.kinds) == len(self.sensitivity):
-            raise DataError(f"{len(self.sensitivity)} annotators need as many names and kinds, not {len(self.names)}")
+            raise DataError(f"{len(self.sensitivity)} annotators need as many names and kinds")
 
     @classmethod
     def from_rates(
@@ -62,32 +70,43 @@ class SimulatedAnnotators(Frozen):
         n_classes: int = 1,
         names: Iterable[object] | None = None,
     ) -> SimulatedAnnotators:
-        """Annotators with known rates, (annotators, classes) or (annotators,) for the same rates in ``n_classes``.
+        """Annotators with given rates.
 
-        Nominal quality is the mean of both rates; below one half is an adversary; a constant answer is a spammer.
+        The quality is the mean of both rates. An annotator with a quality below .5 is an adversary; one who always
+        gives the same answer is a spammer.
+
+        Parameters
+        ----------
+        sensitivity, specificity : array of shape (annotators, classes) or (annotators,)
+            The rates; one per annotator is used for all ``n_classes`` classes.
+        n_classes : int, default 1
+            Number of classes if the rates have one dimension.
+        names : iterable, optional
+            Names of the annotators; numbered by default.
         """
         rates = [
-            validation.as_floats(given, name)
-            for given, name in ((sensitivity, "sensitivity"), (specificity, "specificity"))
+            validation.as_floats(values, name)
+            for values, name in ((sensitivity, "sensitivity"), (specificity, "specificity"))
         ]
-        seen, rejected = (np.tile(rate[:, None], n_classes) if rate.ndim == 1 else rate for rate in rates)
-        _check_rate_tables(seen, rejected)
-        quality = (seen + rejected).mean(axis=1) / 2
-        constant = ((seen == 0) & (rejected == 1)).all(axis=1) | ((seen == 1) & (rejected == 0)).all(axis=1)
-        kinds = np.where(constant, "spammer", np.where(quality < 0.5, "adversary", "honest"))
-        named = numbered_names("annotator", len(seen), 2) if names is None else names
-        return cls(seen, rejected, quality, names_array(kinds), names_array(named))
+        sensitivities, specificities = (np.tile(rate[:, None], n_classes) if rate.ndim == 1 else rate for rate in rates)
+        _check_rate_tables(sensitivities, specificities)
+        quality = (sensitivities + specificities).mean(axis=1) / 2
+        always_no = ((sensitivities == 0) & (specificities == 1)).all(axis=1)
+        always_yes = ((sensitivities == 1) & (specificities == 0)).all(axis=1)
+        kinds = np.where(always_no | always_yes, "spammer", np.where(quality < 0.5, "adversary", "honest"))
+        named = numbered_names("annotator", len(quality), 2) if names is None else names
+        return cls(sensitivities, specificities, quality, names_array(kinds), names_array(named))
 
     def __len__(self) -> int:
         return len(self.quality)
 
     @property
     def n_classes(self) -> int:
-        """Classes these annotators can judge."""
+        """Number of classes."""
         return int(self.sensitivity.shape[1])
 
     def expected_quality(self, class_prior: ArrayLike) -> Floats:
-        """Expected share of correct votes when classes occur at these rates; a one-coin annotator's own quality."""
+        """Expected share of correct votes, shape (annotators,), given the probability of each class."""
         present = validation.as_floats(class_prior, "class_prior")
         if present.ndim:
             validation.require_shape(present, (self.n_classes,), "class_prior")
@@ -106,29 +125,42 @@ def annotators(
     reluctance: float = 0.75,
     class_spread: float = 0.5,
 ) -> SimulatedAnnotators:
-    """Annotators with the qualities of a named profile, or with the user's own.
+    """Annotators with the qualities of a named profile, or with given qualities.
 
     Parameters
     ----------
-    profile
-        A name in ``PROFILES``, or a list of qualities.
-    n_classes
-        How many classes they judge.
-    seed
-        Everything follows from it.
-    behaviour
-        ``"one_coin"``: the same chance of a correct vote everywhere. ``"two_coin"``: people overlook labels more
-        often than they invent them, so sensitivity lies below the quality and specificity above. ``"per_class"``:
-        both rates also vary by class.
-    n_spammers
-        How many join the crowd, after everybody else, who answer without looking.
-    spammer_answer
-        What a spammer says every time; ``"mixed"`` alternates spammers who say no with spammers who say yes.
-        Somebody who guesses by tossing a coin is not a spammer here but has a quality of .5.
-    reluctance
-        Mean log-odds by which two-coin annotators shy away from "yes"; each has between half and one and a half of it.
-    class_spread
-        Standard deviation, in log-odds, of per-class rates around an annotator's own.
+    profile : str or array of shape (annotators,), default "paper"
+        A name in ``PROFILES``, or the qualities.
+    n_classes : int
+        Number of classes.
+    seed : int, default 0
+        Random seed.
+    behaviour : "one_coin", "two_coin" or "per_class", default "one_coin"
+        ``"one_coin"``: one probability of a correct vote. ``"two_coin"``: annotators miss labels more often than they
+        invent them, so sensitivity is below the quality and specificity above. ``"per_class"``: both rates also vary by
+        class.
+    n_spammers : int, default 0
+        Number of additional annotators who always give the same answer, placed last.
+    spammer_answer : "no", "yes" or "mixed", default "no"
+        Answer of the spammers; ``"mixed"`` alternates no and yes. (An annotator who guesses at random has quality .5.)
+    reluctance : float, default 0.75
+        Mean shift of two-coin annotators away from "yes", in log-odds; each has between half and 1.5 times of it.
+    class_spread : float, default 0.5
+        Standard deviation of per-class rates around an annotator's mean rates, in log-odds.
+
+    Returns
+    -------
+    SimulatedAnnotators
+        The annotators with their rates.
+
+    Examples
+    --------
+    >>> from palda import simulate
+    >>> annotators = simulate.annotators([0.9, 0.2], n_classes=3, n_spammers=1)
+    >>> annotators.kinds.tolist()
+    ['honest', 'adversary', 'spammer']
+    >>> annotators.sensitivity[:, 0].tolist()
+    [0.9, 0.2, 0.0]
     """
     validation.require_count(n_classes, "n_classes")
     validation.require_count(n_spammers, "n_spammers", least=0)
@@ -136,14 +168,14 @@ def annotators(
     validation.require_choice(spammer_answer, get_args(SpammerAnswer), "spammer_answer")
     validation.require_number(reluctance, -10, 10, "reluctance")
     validation.require_number(class_spread, 0, 10, "class_spread")
-    rng = stream(seed, "annotators")
+    rng = random_stream(seed, "annotators")
     quality = _qualities(profile, rng)
     sensitivity, specificity = _rates(quality, n_classes, behaviour, reluctance, class_spread, rng)
-    says_yes = _spammer_says_yes(spammer_answer, n_spammers)
+    spammer_rate = _spammer_sensitivity(spammer_answer, n_spammers)
     kinds = np.where(quality < 0.5, "adversary", "honest").tolist() + ["spammer"] * n_spammers
     return SimulatedAnnotators(
-        np.vstack((sensitivity, np.tile(says_yes[:, None], n_classes))),
-        np.vstack((specificity, np.tile(1 - says_yes[:, None], n_classes))),
+        np.vstack((sensitivity, np.tile(spammer_rate[:, None], n_classes))),
+        np.vstack((specificity, np.tile(1 - spammer_rate[:, None], n_classes))),
         np.append(quality, np.full(n_spammers, 0.5)),
         names_array(kinds),
         names_array(numbered_names("annotator", len(kinds), 2)),
@@ -154,12 +186,12 @@ def _qualities(profile: str | ArrayLike, rng: np.random.Generator) -> Floats:
     if isinstance(profile, str):
         if profile not in PROFILES:
             raise DataError(
-                f"there is no profile {profile!r}; choose from {validation.listed(PROFILES)} or list qualities"
+                f"there is no profile {profile!r}; choose from {validation.listed(PROFILES)} or give qualities"
             )
         return np.concatenate([rng.uniform(low, high, size) for size, low, high in PROFILES[profile]])
     quality = validation.as_floats(profile, "qualities")
     if quality.ndim != 1 or not len(quality):
-        raise DataError(f"qualities must be a list of numbers, one an annotator, not of shape {quality.shape}")
+        raise DataError(f"qualities must be a list with one number per annotator, not of shape {quality.shape}")
     validation.require_rates(quality, "qualities")
     return quality
 
@@ -172,15 +204,15 @@ def _rates(
     class_spread: float,
     rng: np.random.Generator,
 ) -> tuple[Floats, Floats]:
-    """Sensitivity and specificity; shifts are in log-odds, so every rate stays a rate."""
+    """Sensitivity and specificity of shape (annotators, classes); shifts in log-odds keep them between 0 and 1."""
     if behaviour == "one_coin":
         rate = np.tile(quality[:, None], n_classes)
         return rate, rate
     skill = np.tile(logit(quality)[:, None], n_classes)
-    shyness = reluctance * rng.uniform(0.5, 1.5, (len(quality), 1))
+    shift = reluctance * rng.uniform(0.5, 1.5, (len(quality), 1))
     noise = class_spread * rng.standard_normal((2, *skill.shape)) if behaviour == "per_class" else (0.0, 0.0)
-    sensitivity: Floats = np.asarray(expit(skill - shyness + noise[0]), dtype=np.float64)
-    specificity: Floats = np.asarray(expit(skill + shyness + noise[1]), dtype=np.float64)
+    sensitivity: Floats = np.asarray(expit(skill - shift + noise[0]), dtype=np.float64)
+    specificity: Floats = np.asarray(expit(skill + shift + noise[1]), dtype=np.float64)
     return sensitivity, specificity
 
 
@@ -192,7 +224,7 @@ def _check_rate_tables(sensitivity: Floats, specificity: Floats) -> None:
     validation.require_rates(specificity, "specificity")
 
 
-def _spammer_says_yes(answer: SpammerAnswer, n_spammers: int) -> Floats:
+def _spammer_sensitivity(answer: SpammerAnswer, n_spammers: int) -> Floats:
     if answer == "mixed":
         return np.arange(n_spammers, dtype=np.float64) % 2
     return np.full(n_spammers, float(answer == "yes"))

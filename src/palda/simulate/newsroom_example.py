@@ -1,9 +1,9 @@
-"""A small newsroom to tell the generative story with: a world for examples that people can read.
+"""The newsroom: a simulated data set with readable words, for examples and demonstrations.
 
-Ten classes, their themes and the words of each theme, all written for this project. Themes are the topics of the
-model: a class that is present speaks through its own themes, a class that is absent through general ones. Related
-classes share themes, and words with two meanings ("trial", "match", "drug") stand in several, so that no class is
-given away by single words.
+It has ten classes, their themes and the words of each theme, all written for this project. Themes are the topics of the
+model: a class that is present uses its own themes, a class that is absent uses general ones. Related classes share
+themes, and ambiguous words ("trial", "match", "drug") belong to several themes, so that no single word identifies a
+class.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from palda.data import names_array
-from palda.simulate.document_sampling import DocumentModel
+from palda.data import names_array, validation
+from palda.simulate.document_sampling import DocumentModel, numbered_names
 
 if TYPE_CHECKING:
-    from palda.simulate.document_sampling import Floats
+    from numpy.typing import ArrayLike
 
-__all__ = ["ALL_THEMES", "CLASSES", "GENERAL_THEMES", "LABEL_SETS", "THEMES", "keywords", "newsroom_model"]
+    from palda.simulate.document_sampling import Floats, Lengths, SimulatedDocuments
+
+__all__ = ["ALL_THEMES", "CLASSES", "GENERAL_THEMES", "LABEL_SETS", "THEMES", "keywords", "newsroom", "newsroom_model"]
 
 THEMES: dict[str, str] = {
     "stage": """
@@ -94,7 +96,7 @@ THEMES: dict[str, str] = {
         airport flight airline passengers train railway station ferry ticket delays route journey terminal traveller
         platform pilot departure coach fares runway visa rail""",
 }
-"""Words of each theme, the most frequent first."""
+"""Words of each theme, most frequent first."""
 
 GENERAL_THEMES: dict[str, str] = {
     "newsdesk": """
@@ -118,7 +120,7 @@ GENERAL_THEMES: dict[str, str] = {
     "weather": """
         rain snow wind sunshine fog cold frost clouds thunder ice warning gale umbrella""",
 }
-"""What fills the rest of a newspaper and belongs to no class: what an absent class falls back on."""
+"""Themes that belong to no class; absent classes use them."""
 
 _CLASS_THEMES: dict[str, dict[str, float]] = {
     "arts": {"stage": 0.45, "galleries": 0.4, "heritage": 0.15},
@@ -132,7 +134,7 @@ _CLASS_THEMES: dict[str, dict[str, float]] = {
     "sports": {"matches": 0.45, "tournaments": 0.4, "fitness": 0.15},
     "travel": {"holidays": 0.45, "journeys": 0.4, "heritage": 0.15},
 }
-"""How a class speaks when it is present: its themes and their shares."""
+"""Themes of a class when it is present, with their shares."""
 
 _ABSENT_THEMES: dict[str, dict[str, float]] = {
     "arts": {"disputes": 0.5, "town": 0.3, "newsdesk": 0.2},
@@ -146,13 +148,13 @@ _ABSENT_THEMES: dict[str, dict[str, float]] = {
     "sports": {"town": 0.5, "plans": 0.3, "rescues": 0.2},
     "travel": {"disputes": 0.5, "plans": 0.3, "newsdesk": 0.2},
 }
-"""How a class speaks when it is absent; no two absences are alike, so that they can be told apart too."""
+"""Themes of a class when it is absent; they differ between classes, so that absences can be distinguished too."""
 
 CLASSES: tuple[str, ...] = tuple(_CLASS_THEMES)
 """Names of the classes, sorted."""
 
 ALL_THEMES: tuple[str, ...] = (*THEMES, *GENERAL_THEMES)
-"""Names of the topics, in the order of every array here."""
+"""Names of the topics, in the order of all arrays."""
 
 LABEL_SETS: tuple[tuple[float, tuple[str, ...]], ...] = (
     (0.12, ("crime", "politics")),
@@ -168,22 +170,22 @@ LABEL_SETS: tuple[tuple[float, tuple[str, ...]], ...] = (
     (0.06, ("business", "crime")),
     (0.05, ("business", "sports", "travel")),
 )
-"""Classes that come together, with the share of the news in which they do."""
+"""Label-set profiles: weight and classes of each."""
 
-_IN_SET, _OUT_OF_SET = 0.9, 0.03
-"""How often a class is present when its label set is drawn, and when another one is."""
+_PROB_IN_SET, _PROB_OUT_OF_SET = 0.9, 0.03
+"""Probability of a class that belongs to the drawn profile, and of one that does not."""
 
 _PRESENT_SHARE, _ABSENT_SHARE = 0.94, 0.98
-"""Mean share of a class's own words that its themes give (present) and that general themes give (absent)."""
+"""Mean share of a class's tokens from its own themes (present) and from general themes (absent)."""
 
 _CONCENTRATION = 4.0
-"""Sum of the Dirichlet parameters: low enough for most documents to lean to one or two themes of a class."""
+"""Sum of the Dirichlet parameters, low enough for most documents to use mainly one or two themes per class."""
 
-_ANY_WORD = 0.01
-"""Share of a theme's words that come from anywhere in the vocabulary."""
+_BACKGROUND = 0.01
+"""Probability that a token of a theme is drawn uniformly from the vocabulary."""
 
 _ZIPF_SHIFT = 4.0
-"""Flattens the head of a theme's word weights, which fall as 1 / (rank + shift)."""
+"""Shift in the word weights of a theme, 1 / (rank + shift); it makes the top words more equal."""
 
 
 def _words_of(theme: str) -> list[str]:
@@ -191,16 +193,57 @@ def _words_of(theme: str) -> list[str]:
 
 
 def keywords(name: str) -> tuple[str, ...]:
-    """Words that speak for a class: those of all its themes."""
+    """Words of all themes of a class."""
     return tuple(dict.fromkeys(word for theme in _CLASS_THEMES[name] for word in _words_of(theme)))
 
 
+def newsroom(
+    n_docs: int = 2000, *, seed: int = 0, doc_length: ArrayLike = 80, lengths: Lengths = "poisson"
+) -> SimulatedDocuments:
+    """News items as keyword texts, with ten overlapping classes that occur in sets (crime and politics, ...).
+
+    The parameters are fixed; ``seed`` selects the documents.
+
+    Parameters
+    ----------
+    n_docs : int, default 2000
+        Number of documents; their ids are ``news-0001`` and so on.
+    seed : int, default 0
+        Random seed.
+    doc_length : int or array of shape (documents,), default 80
+        Number of tokens per document; the mean with ``lengths="poisson"``.
+    lengths : "fixed" or "poisson", default "poisson"
+        Distribution of document lengths.
+
+    Returns
+    -------
+    SimulatedDocuments
+        Texts, word counts, true labels and the parameters.
+
+    Examples
+    --------
+    >>> from palda import simulate
+    >>> news = simulate.newsroom(3, seed=0)
+    >>> news.documents[0][:37]
+    'deal announced family couple monument'
+    >>> news.classes[news.labels[0] == 1].tolist()
+    ['arts', 'education']
+    """
+    validation.require_count(n_docs, "n_docs")
+    doc_ids = numbered_names("news", n_docs, 4)
+    return newsroom_model().documents(
+        n_docs, seed=seed, doc_length=doc_length, lengths=lengths, texts=True, doc_ids=doc_ids
+    )
+
+
 def newsroom_model() -> DocumentModel:
-    """The newsroom's classes, themes and words as parameters of the generative story."""
+    """The newsroom as parameters of the generative model."""
     words = sorted({word for theme in ALL_THEMES for word in _words_of(theme)})
     return DocumentModel(
         np.array([weight for weight, _ in LABEL_SETS]),
-        np.array([[_IN_SET if name in members else _OUT_OF_SET for name in CLASSES] for _, members in LABEL_SETS]),
+        np.array(
+            [[_PROB_IN_SET if name in members else _PROB_OUT_OF_SET for name in CLASSES] for _, members in LABEL_SETS]
+        ),
         _topic_prior(),
         _topic_words(words),
         names_array(CLASSES),
@@ -210,23 +253,23 @@ def newsroom_model() -> DocumentModel:
 
 
 def _topic_words(words: list[str]) -> Floats:
-    """Word distribution of every theme: Zipf-like over its own words, faint everywhere else."""
-    position = {word: place for place, word in enumerate(words)}
-    probs = np.full((len(ALL_THEMES), len(words)), _ANY_WORD / len(words))
+    """Word distributions of shape (topics, words): Zipf-like over the theme's words, tiny elsewhere."""
+    column = {word: i for i, word in enumerate(words)}
+    probs = np.full((len(ALL_THEMES), len(words)), _BACKGROUND / len(words))
     for topic, theme in enumerate(ALL_THEMES):
-        own = [position[word] for word in _words_of(theme)]
+        own = [column[word] for word in _words_of(theme)]
         weights = 1.0 / (np.arange(1, len(own) + 1) + _ZIPF_SHIFT)
-        probs[topic, own] += (1.0 - _ANY_WORD) * weights / weights.sum()
+        probs[topic, own] += (1.0 - _BACKGROUND) * weights / weights.sum()
     return probs
 
 
 def _topic_prior() -> Floats:
-    """Dirichlet parameters of every class: for its absence first, then for its presence."""
+    """Dirichlet parameters of shape (classes, 2, topics): absent first, then present."""
     states = ((_ABSENT_THEMES, _ABSENT_SHARE), (_CLASS_THEMES, _PRESENT_SHARE))
     mean = np.empty((len(CLASSES), len(states), len(ALL_THEMES)))
     for state, (themes, share_of_own) in enumerate(states):
         mean[:, state] = (1.0 - share_of_own) / len(ALL_THEMES)
-        for place, name in enumerate(CLASSES):
+        for i, name in enumerate(CLASSES):
             for theme, share in themes[name].items():
-                mean[place, state, ALL_THEMES.index(theme)] += share_of_own * share
+                mean[i, state, ALL_THEMES.index(theme)] += share_of_own * share
     return _CONCENTRATION * mean
