@@ -1,4 +1,4 @@
-"""How the site is built: ``make docs``. Its pages ask for nothing from anywhere, formulas and fonts included."""
+"""Sphinx configuration of the site (``make docs``). Pages load nothing from other hosts, fonts included."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathm
 exclude_patterns = ["_build"]
 highlight_language = "none"  # of code blocks that do not name a language
 nitpicky = True
-nitpick_ignore_regex = [  # types of other packages are named in signatures, but described elsewhere
+nitpick_ignore_regex = [  # types of other packages are named in signatures but not documented here
     (r"py:(class|obj|data|exc)", r"(?!palda\.).*"),
 ]
 suppress_warnings = ["ref.python"]  # n_classes in the shape of an array is not one attribute of that name

@@ -1,4 +1,4 @@
-"""Formulas as MathML, which browsers draw by themselves: nothing is fetched, and no TeX is needed to build."""
+"""Formulas as MathML, which browsers render natively: pages load no scripts, and the build needs no TeX."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-_SPELLED_OTHERWISE = {  # what GitHub knows under one name and docutils under another
+_DOCUTILS_SPELLING = {  # commands that GitHub and docutils spell differently
     r"\\cr\b": r"\\\\",
     r"\\dots\b": r"\\ldots",
     r"\\(big|Big)\b(?=\s*[)\]])": r"\\\1r",
     r"\\(big|Big)\b": r"\\\1l",
-    r"(?<!\\)&": "& {}",  # a relation at the start of a cell keeps its space
+    r"(?<!\\)&": "& {}",  # keeps the space of a relation at the start of a cell
 }
-_AS_TEX_SETS_IT = {  # what browsers would do otherwise
+_TEX_SPACING = {  # browsers would use other sizes and spaces
     r'<mtable class="ams-align">': '<mtable class="ams-align" displaystyle="true">',
     r"(<mo>&ApplyFunction;</mo>)(?!\s*(<mrow>\s*)?<mo)": r'\1<mspace width="0.17em"/>',
 }
@@ -32,18 +32,18 @@ _TAG = re.compile(r"\\tag\{(\w+)\}")
 
 
 def mathml(formula: str, where: nodes.Node, *, as_block: bool) -> str:
-    """The formula as MathML; one that cannot be read is a warning, and shown as it is written."""
+    """MathML of a formula. A formula that cannot be converted gives a warning and is shown as source."""
     try:
-        drawn = str(tex2mathml(_replaced(formula, _SPELLED_OTHERWISE), as_block=as_block))
+        drawn = str(tex2mathml(_replaced(formula, _DOCUTILS_SPELLING), as_block=as_block))
     except MathError as wrong:
-        _LOG.warning("formula cannot be read: %s: %s", wrong, formula, location=where)
+        _LOG.warning("formula cannot be converted: %s: %s", wrong, formula, location=where)
         return f"<code>{escape(formula)}</code>"
-    return _replaced(drawn, _AS_TEX_SETS_IT)
+    return _replaced(drawn, _TEX_SPACING)
 
 
 def _replaced(text: str, replacements: dict[str, str]) -> str:
-    for found, better in replacements.items():
-        text = re.sub(found, better, text)
+    for pattern, replacement in replacements.items():
+        text = re.sub(pattern, replacement, text)
     return text
 
 
@@ -63,6 +63,6 @@ def _display(writer: HTML5Translator, node: nodes.math_block) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Offer the renderer; ``html_math_renderer`` chooses it."""
+    """Register the renderer; ``html_math_renderer`` selects it."""
     app.add_html_math_renderer("mathml", inline_renderers=(_inline, None), block_renderers=(_display, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -11,11 +11,11 @@ from matplotlib import pyplot as plt
 from palda import metrics
 from palda.cli.commands.demo import run_demo
 
-MAJORITY, PALDA, LIARS = "#9a9a9a", "#1f5fa8", "#c2452d"
+MAJORITY, PALDA, ADVERSARIAL = "#9a9a9a", "#1f5fa8", "#c2452d"
 
 
 def main() -> None:
-    """Majority vote against the consensus, class by class; and estimated against true quality of the annotators."""
+    """Left: F1 per class of majority vote and consensus. Right: estimated against true quality of each annotator."""
     mpl.rcParams.update(
         {"svg.hashsalt": "palda", "font.size": 10, "axes.spines.top": False, "axes.spines.right": False}
     )
@@ -31,15 +31,16 @@ def main() -> None:
         f1 = metrics.per_class(truth, predictions=(probs > 0.5).astype(int)).f1
         overall = metrics.micro_f1(truth, probs > 0.5)
         left.barh(place + shift, f1, 0.38, color=colour, label=f"{name}: micro-F1 {overall:.2f}")
-    left.set(yticks=place, yticklabels=classes, xlim=(0, 1), xlabel="F1 of the labels found, against the hidden truth")
+    left.set(yticks=place, yticklabels=classes, xlim=(0, 1), xlabel="F1 of the labels against the truth")
     left.invert_yaxis()
     left.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=2, frameon=False)
     quality = result.annotators.quality
-    lies = quality < 0.5
+    adversarial = quality < 0.5
+    honest = ~adversarial
     right.plot([0, 1], [0, 1], color="#cccccc", zorder=0)
-    right.scatter(quality[~lies], estimated[~lies], s=26, color=PALDA, label="honest")
-    right.scatter(quality[lies], estimated[lies], s=30, color=LIARS, marker="^", label="adversarial")
-    right.set(xlabel="true quality of an annotator", ylabel="quality found", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+    right.scatter(quality[honest], estimated[honest], s=26, color=PALDA, label="honest")
+    right.scatter(quality[adversarial], estimated[adversarial], s=30, color=ADVERSARIAL, marker="^", label="adversarial")
+    right.set(xlabel="true quality of an annotator", ylabel="estimated quality", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
     right.set_aspect("equal")
     right.legend(loc="upper left", frameon=False)
     figure.savefig(Path(__file__).with_suffix(".svg"), metadata={"Date": None})

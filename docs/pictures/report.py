@@ -1,4 +1,4 @@
-"""Take report.png, the top of the demo's report: ``python docs/pictures/report.py`` (needs playwright and Chromium)."""
+"""Screenshot report.png of the demo's report: ``python docs/pictures/report.py`` (needs playwright and Chromium)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDTH, HEIGHT = 1200, 1160
 
 
 def main() -> None:
-    """Run the demo in a folder that goes away, and photograph what it wrote."""
+    """Run the demo in a temporary folder and take a screenshot of its report."""
     chromium = os.environ.get("PALDA_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     with TemporaryDirectory() as folder, sync_playwright() as running:
         demo(Path(folder), quiet=True)
