@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 from palda import simulate
 from palda.data import Votes
 from palda.estimators import ANNOTATOR_MODELS
-from palda.kernels import profiles as kernels
+from palda.kernels import LabelSetResult, compiled, reference
 from palda.models.crowd import (
     CrowdSettings,
     ProfilePrior,
@@ -86,9 +86,9 @@ def test_the_posterior_is_that_of_enumerating_all_label_sets(
 def test_compiled_equals_reference(n_classes: int, n_profiles: int, nats: float) -> None:
     log_odds, known, profiles = random_case(1, 30, n_classes, n_profiles, nats)
     arguments = (log_odds, known, np.log(profiles.weights), np.ascontiguousarray(profiles.rates.T))
-    compiled, reference = kernels.label_sets(*arguments), kernels.reference_label_sets(*arguments)
-    for name in kernels.SetResult._fields:
-        left, right = getattr(compiled, name), getattr(reference, name)
+    result, truth = compiled.label_sets(*arguments), reference.label_sets(*arguments)
+    for name in LabelSetResult._fields:
+        left, right = getattr(result, name), getattr(truth, name)
         np.testing.assert_allclose(left, right, rtol=1e-11, atol=1e-13, err_msg=name)
 
 

@@ -1,4 +1,4 @@
-"""Where Numba cannot keep compiled code, palda works all the same, and says so once."""
+"""Without a writable folder for Numba's cache, kernels are compiled in every process, with one warning."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from palda import kernels
 
 # A process in which only NUMBA_CACHE_DIR may hold the cache, as if neither the package's folder nor the home folder
-# could be written: a superuser, as whom tests may run, can write anywhere. One small kernel stands for all, because
-# compiling them takes long.
+# were writable: tests may run as a superuser, who can write anywhere. One small kernel is enough, because compiling all
+# of them takes long.
 SCRIPT = """
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -25,14 +25,14 @@ with warnings.catch_warnings(record=True) as seen, ThreadPoolExecutor(4) as pool
     warnings.simplefilter("always")
     modules = list(pool.map(lambda _: kernels.active(), range(4)))
 assert len(set(modules)) == 1
-said = modules[0].explain_away(
+result = modules[0].explain_away(
     kernels.Bags(np.array([0, 1]), np.array([0], np.int32), np.ones(1)),
     np.zeros((1, 1)),
     np.ones(1),
-    kernels.Speech(np.full((1, 1), 0.5), np.full((1, 1), 0.25)),
-    kernels.Stopping(5, 1e-4),
+    kernels.ClassWordProbs(np.full((1, 1), 0.5), np.full((1, 1), 0.25)),
+    kernels.PassLimits(5, 1e-4),
 )
-np.testing.assert_allclose(said.evidence, np.log(2.0))
+np.testing.assert_allclose(result.evidence, np.log(2.0))
 print([f"{w.category.__name__}: {w.message}" for w in seen])
 from numba import config
 print(config.CACHE_DIR)
@@ -49,17 +49,17 @@ def run(script: str, tmp_path: Path, cache_folder: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder that nobody can write to")
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder without write permission")
 def test_kernels_compile_and_warn_once_when_no_cache_folder_can_be_written(tmp_path: Path) -> None:
     nowhere = "/proc/palda-no"
     warned, setting_after = run(SCRIPT, tmp_path, nowhere)
     assert warned.count("PaldaWarning") == 1
-    assert "point NUMBA_CACHE_DIR to a folder that can be written" in warned
-    assert setting_after == nowhere, "other packages' setting is left as it was"
-    assert not list(tmp_path.glob("palda-numba-*")), "the temporary cache is removed"
+    assert "set NUMBA_CACHE_DIR to a writable folder" in warned
+    assert setting_after == nowhere, "the setting of other packages must not change"
+    assert not list(tmp_path.glob("palda-numba-*")), "the temporary cache must be removed"
 
 
-def test_other_failures_to_import_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_import_errors_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(name: str) -> None:
         raise RuntimeError("something else")
 

@@ -1,4 +1,4 @@
-"""The E-step on arrays. ``PALDA_KERNEL=reference`` selects readable NumPy instead of compiled code."""
+"""The E-steps on arrays: compiled by Numba, or readable NumPy with ``PALDA_KERNEL=reference``."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from palda.kernels.arrays import (
     Beliefs,
     ClassWordProbs,
     Labels,
+    LabelSetResult,
     PassLimits,
     ShardResult,
     Topics,
@@ -27,30 +28,28 @@ from palda.kernels.arrays import (
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from palda.kernels.profiles import SetResult  # noqa: TC004 - its module imports Numba
-
 __all__ = [
     "MIN_WORD_WEIGHT",
     "Bags",
     "Beliefs",
     "ClassWordProbs",
+    "LabelSetResult",
     "Labels",
     "PassLimits",
-    "SetResult",
     "ShardResult",
     "Topics",
     "WordEvidence",
     "active",
 ]
 
-_one_at_a_time = threading.Lock()
+_import_lock = threading.Lock()
 
 
 def active() -> ModuleType:
-    """The module whose kernels are in use; looked up at each call, so that the variable may change."""
+    """The module of kernels that ``PALDA_KERNEL`` selects; the variable is read at each call."""
     choice = os.environ.get("PALDA_KERNEL", "compiled")
     if choice == "compiled":
-        with _one_at_a_time:
+        with _import_lock:
             return _compiled()
     if choice == "reference":
         from palda.kernels import reference
@@ -60,15 +59,15 @@ def active() -> ModuleType:
 
 
 def _compiled() -> ModuleType:
-    """The compiled kernels; where Numba may write its cache nowhere, they are compiled for this process only."""
+    """The compiled kernels. If Numba can write its cache nowhere, they are compiled for this process only."""
     try:
         return import_module("palda.kernels.compiled")
     except RuntimeError as refused:
         if "no locator available" not in str(refused):
             raise
     warnings.warn(
-        "Numba finds no folder to keep compiled code in, so every run compiles anew; "
-        "point NUMBA_CACHE_DIR to a folder that can be written",
+        "Numba found no writable folder for compiled code, so every run compiles again; "
+        "set NUMBA_CACHE_DIR to a writable folder",
         PaldaWarning,
         stacklevel=2,
     )

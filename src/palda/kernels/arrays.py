@@ -1,4 +1,4 @@
-"""Structs of arrays that go into kernels and come out of them."""
+"""Named tuples of arrays that kernels read and return."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "CAUTION",
-    "FARTHEST",
-    "FIRST_LEAP",
+    "EXTRAPOLATION_DAMPING",
+    "FIRST_EXTRAPOLATION",
+    "MAX_EXTRAPOLATION",
+    "MIN_FACTOR",
     "MIN_WORD_WEIGHT",
     "Bags",
     "Beliefs",
     "ClassWordProbs",
+    "LabelSetResult",
     "Labels",
     "PassLimits",
     "ShardResult",
@@ -24,17 +26,19 @@ __all__ = [
 ]
 
 MIN_WORD_WEIGHT = 1e-150
-"""A word whose weight is not above this in any topic is one that no topic writes: it says nothing."""
+"""A word whose weight is at most this in every topic belongs to no topic and is ignored."""
 
+# Extrapolation in the joint E-step: from pass FIRST_EXTRAPOLATION on, every other pass goes this share of the way to
+# the limit that successive steps point to, but at most so many steps.
+FIRST_EXTRAPOLATION = 5
+EXTRAPOLATION_DAMPING, MAX_EXTRAPOLATION = 0.8, 10.0
 
-# How the joint E-step leaps, where it may: from this pass on, every other pass goes so much of the way to where
-# successive steps point, but no further than so many steps.
-FIRST_LEAP = 5
-CAUTION, FARTHEST = 0.8, 10.0
+MIN_FACTOR = 1e-30
+"""Lower limit of a class's factor in the likelihood of a profile: a product of eight stays a normal number."""
 
 
 class Bags(NamedTuple):
-    """Words of some documents; document d owns entries ``starts[d]:starts[d + 1]``, a distinct word each."""
+    """Words of some documents; document d owns entries ``starts[d]:starts[d + 1]``, one per distinct word."""
 
     starts: NDArray[np.int64]
     words: NDArray[np.int32]
@@ -42,14 +46,14 @@ class Bags(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """What is known of the labels before any word is read."""
+    """Known labels, and log-odds of the others before any word is read."""
 
     known: NDArray[np.int8]
     """(docs, classes): 1 or 0 where the label is observed, -1 where it is not."""
     log_odds: NDArray[np.float64]
     """(docs, classes): prior and votes for "present", in nats."""
     fixed: bool = False
-    """Whether the log-odds have the last word: then words say nothing more about labels."""
+    """Whether the log-odds are final, so that words do not change the labels."""
 
 
 class Topics(NamedTuple):
@@ -62,7 +66,7 @@ class Topics(NamedTuple):
 
 
 class PassLimits(NamedTuple):
-    """When a document's beliefs have settled: counts move by less than ``tolerance`` of their total."""
+    """A document has converged when its counts change by less than ``tolerance`` times their total."""
 
     max_passes: int
     tolerance: float
@@ -72,7 +76,7 @@ class PassLimits(NamedTuple):
 
 
 class Beliefs(NamedTuple):
-    """Where documents start from, and where they end: filled in place. Of length 0 when documents start afresh."""
+    """Where documents start from; filled with where they end. Of length 0 to start from the prior."""
 
     topic_counts: NDArray[np.float64]
     """γ, (docs, classes, 2, topics)."""
@@ -83,28 +87,28 @@ class Beliefs(NamedTuple):
 
 
 class ShardResult(NamedTuple):
-    """Sums over the documents of a shard, and the beliefs that users ask for."""
+    """Sums over the documents of a shard, and the posterior of each document."""
 
     word_counts: NDArray[np.float64]
-    """(words, topics): expected number of times a topic wrote a word."""
+    """(words, topics): expected number of tokens per word and topic."""
     log_theta: NDArray[np.float64]
-    """(classes, 2, topics): Σ_d E[log θ] over the blocks that count, by how much they count."""
+    """(classes, 2, topics): Σ_d E[log θ] over blocks, weighted by the probability of their state."""
     n_blocks: NDArray[np.float64]
-    """(classes, 2): how many documents' blocks counted."""
+    """(classes, 2): sum of these weights."""
     label_probs: NDArray[np.float64]
     """Δ, (docs, classes)."""
     topic_counts: NDArray[np.float64]
-    """(docs, topics): expected number of tokens of each topic."""
+    """(docs, topics): expected number of tokens per topic."""
     bounds: NDArray[np.float64]
     """(docs,): each document's part of the lower bound."""
     n_passes: int
-    """Passes over documents, all together."""
+    """Passes over documents, summed over documents."""
     n_unsettled: int
-    """Documents that had not settled when their passes were used up."""
+    """Documents that had not converged after the maximum number of passes."""
 
 
 class ClassWordProbs(NamedTuple):
-    """How probable each class makes each word with θ at its mean; 0 in every column for a word no topic writes."""
+    """Word distributions of classes with θ at its mean; 0 in every column for a word of no topic."""
 
     present: NDArray[np.float64]
     """P_i1(w), (words, classes)."""
@@ -113,11 +117,24 @@ class ClassWordProbs(NamedTuple):
 
 
 class WordEvidence(NamedTuple):
-    """Labels of new documents, from their words."""
+    """Evidence of words for labels."""
 
     evidence: NDArray[np.float64]
-    """(docs, classes): what the words say for "present", in nats, given what is believed of the other classes."""
+    """(docs, classes): nats for "present", given the probabilities of the other classes."""
     beliefs: NDArray[np.float64]
-    """(docs, classes): Δ that the evidence took the other classes to be."""
+    """(docs, classes): Δ, the label probabilities that the evidence was computed with."""
     n_unsettled: int
-    """Documents whose beliefs had not come to rest when their passes were used up."""
+    """Documents that had not converged after the maximum number of passes."""
+
+
+class LabelSetResult(NamedTuple):
+    """Posterior of labels and profiles per document, and sums over documents."""
+
+    label_probs: NDArray[np.float64]
+    """Δ, (docs, classes)."""
+    profile_probs: NDArray[np.float64]
+    """(docs, profiles): posterior of the profiles."""
+    log_likelihoods: NDArray[np.float64]
+    """(docs,): log p(evidence), less its log-likelihood if every class were absent."""
+    label_sums: NDArray[np.float64]
+    """(classes, profiles): Σ_d r_m Δ_mi."""

@@ -1,4 +1,4 @@
-"""Explaining away compiled: as in reference.py, with a document's words side by side for each class."""
+"""Compiled word evidence: as in reference.py, with the words of a document contiguous per class."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ __all__ = ["explain_away"]
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
 def explain_away(
-    bags: Bags, log_odds: Array, tempers: Array, speech: ClassWordProbs, stopping: PassLimits
+    bags: Bags, log_odds: Array, scales: Array, word_probs: ClassWordProbs, limits: PassLimits
 ) -> WordEvidence:
-    """Labels of documents whose classes share the explanation of every word (maths, eqs. 33 and 34)."""
+    """Word evidence for labels, where all classes together explain each word (maths, eqs. 33 and 34)."""
     n_docs, n_classes = log_odds.shape
     evidence = np.zeros((n_docs, n_classes))
     beliefs = np.zeros((n_docs, n_classes))
     n_unsettled = 0
-    most_words = 0
+    max_words = 0
     for d in range(n_docs):
-        most_words = max(most_words, bags.starts[d + 1] - bags.starts[d])
-    present = spaced_zeros((n_classes, most_words))
-    absent = spaced_zeros((n_classes, most_words))
-    counts = spaced_zeros((most_words,))
-    mixed = spaced_zeros((most_words,))
+        max_words = max(max_words, bags.starts[d + 1] - bags.starts[d])
+    present = spaced_zeros((n_classes, max_words))
+    absent = spaced_zeros((n_classes, max_words))
+    counts = spaced_zeros((max_words,))
+    mixture = spaced_zeros((max_words,))
     for d in range(n_docs):
         probs = beliefs[d]
         for i in range(n_classes):
             probs[i] = label_prob(-1, log_odds[d, i])
-        n_words = _gather(bags, d, speech, tempers[d], probs, present, absent, counts, mixed)
+        n_words = _gather(bags, d, word_probs, scales[d], probs, present, absent, counts, mixture)
         passes = 0
-        moved = np.inf
-        while moved > stopping.tolerance and passes < stopping.max_passes:
+        change = np.inf
+        while change > limits.tolerance and passes < limits.max_passes:
             passes += 1
-            moved = 0.0
+            change = 0.0
             for i in range(n_classes):
-                said = _evidence(present[i], absent[i], counts, mixed, probs[i], n_words)
-                prob = label_prob(-1, log_odds[d, i] + said)
+                word_evidence = _evidence(present[i], absent[i], counts, mixture, probs[i], n_words)
+                prob = label_prob(-1, log_odds[d, i] + word_evidence)
                 step = prob - probs[i]
-                moved = max(moved, abs(step))
+                change = max(change, abs(step))
                 for n in range(n_words):
-                    mixed[n] += step * (present[i, n] - absent[i, n])
+                    mixture[n] += step * (present[i, n] - absent[i, n])
                 probs[i] = prob
-        n_unsettled += moved > stopping.tolerance
+        n_unsettled += change > limits.tolerance
         for i in range(n_classes):
-            evidence[d, i] = _evidence(present[i], absent[i], counts, mixed, probs[i], n_words)
+            evidence[d, i] = _evidence(present[i], absent[i], counts, mixture, probs[i], n_words)
     return WordEvidence(evidence, beliefs, n_unsettled)
 
 
@@ -63,37 +63,37 @@ def explain_away(
 def _gather(
     bags: Bags,
     d: int,
-    speech: ClassWordProbs,
-    temper: float,
+    word_probs: ClassWordProbs,
+    scale: float,
     probs: Array,
     present: Array,
     absent: Array,
     counts: Array,
-    mixed: Array,
+    mixture: Array,
 ) -> int:
-    """Put the document's words side by side; returns how many somebody could have written."""
+    """Copy the document's words into the scratch arrays; returns how many belong to some topic."""
     n_classes = len(probs)
-    found = 0
+    n_words = 0
     for entry in range(bags.starts[d], bags.starts[d + 1]):
         word = bags.words[entry]
-        if speech.absent[word, 0] <= 0.0:
+        if word_probs.absent[word, 0] <= 0.0:
             continue
-        counts[found] = temper * bags.counts[entry]
+        counts[n_words] = scale * bags.counts[entry]
         total = 0.0
         for i in range(n_classes):
-            present[i, found] = speech.present[word, i]
-            absent[i, found] = speech.absent[word, i]
-            total += probs[i] * present[i, found] + (1.0 - probs[i]) * absent[i, found]
-        mixed[found] = total
-        found += 1
-    return found
+            present[i, n_words] = word_probs.present[word, i]
+            absent[i, n_words] = word_probs.absent[word, i]
+            total += probs[i] * present[i, n_words] + (1.0 - probs[i]) * absent[i, n_words]
+        mixture[n_words] = total
+        n_words += 1
+    return n_words
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
-def _evidence(present: Array, absent: Array, counts: Array, mixed: Array, prob: float, n_words: int) -> float:
-    """What the words say for a class, given what the other classes explain already."""
-    said = 0.0
+def _evidence(present: Array, absent: Array, counts: Array, mixture: Array, prob: float, n_words: int) -> float:
+    """Evidence of the words for a class, given the probabilities of the other classes."""
+    total = 0.0
     for n in range(n_words):
-        rest = max(mixed[n] - (prob * present[n] + (1.0 - prob) * absent[n]), 0.0)
-        said += counts[n] * log((rest + present[n]) / (rest + absent[n]))
-    return said
+        rest = max(mixture[n] - (prob * present[n] + (1.0 - prob) * absent[n]), 0.0)
+        total += counts[n] * log((rest + present[n]) / (rest + absent[n]))
+    return total

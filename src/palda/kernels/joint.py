@@ -1,7 +1,7 @@
-"""The joint E-step compiled: as in reference.py, but no array holds a word's probabilities of (class, topic).
+"""Compiled joint E-step: as in reference.py, but no array holds q(u, z) of a word.
 
-For a word, q(u = i, z = t) is proportional to exp(A_it) b_t. Only its norm is needed: what words say for a topic is
-added up before classes come in (maths, eq. 29), so that a pass over U distinct words costs C·T + U·T, not U·C·T.
+For a word, q(u = i, z = t) is proportional to exp(A_it) b_t. Only its norm is needed: words are summed per topic before
+they are multiplied by classes (maths, eq. 29), so that a pass over U distinct words costs C·T + U·T, not U·C·T.
 """
 
 from __future__ import annotations
@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numba import njit
 
-from palda.kernels.arrays import CAUTION, FARTHEST, FIRST_LEAP, Bags, Labels, PassLimits, ShardResult, Topics
+from palda.kernels.arrays import (
+    EXTRAPOLATION_DAMPING,
+    FIRST_EXTRAPOLATION,
+    MAX_EXTRAPOLATION,
+    Bags,
+    Labels,
+    PassLimits,
+    ShardResult,
+    Topics,
+)
 from palda.kernels.loops import (
     FAST,
     copy,
@@ -34,25 +43,25 @@ __all__ = ["joint"]
 
 
 class _Scratch(NamedTuple):
-    """One document's working arrays, reused from document to document."""
+    """Arrays for one document, reused for the next."""
 
     probs: Array  # Δ, (C,)
     used: Array  # S that makes γ, (C, T)
     pair_counts: Array  # S that q(u, z) makes, (C, T)
-    alpha: Array  # α of the state that is known, of absence where none is, (C, T)
+    alpha: Array  # α of the known state, of "absent" if the label is unknown, (C, T)
     theta: Array  # exp A, (C, T)
     totals: Array  # exp -ψ(Σ_t γ_it) of known labels, (C,)
     psi: Array  # ψ(γ) of the two states of a class, (2, T)
     topic_sums: Array  # Σ_i exp A_it, (T,)
     responses: Array  # R, (T,)
-    rows: Array  # b of each word, (most words, T)
-    counts: Array  # (most words,)
-    norms: Array  # Σ_it exp(A_it) b_t of each word, (most words,)
-    shares: Array  # count / norm, (most words,)
+    rows: Array  # b per word, (max words, T)
+    counts: Array  # (max words,)
+    norms: Array  # Σ_it exp(A_it) b_t per word, (max words,)
+    shares: Array  # count / norm, (max words,)
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
-def joint(bags: Bags, labels: Labels, topics: Topics, stopping: PassLimits, pair_counts: Array) -> ShardResult:
+def joint(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, pair_counts: Array) -> ShardResult:
     """E-step with q(λ) q(θ | λ) q(u, z) for every document of a shard (maths, eqs. 26-31)."""
     n_docs, n_classes = labels.known.shape
     n_topics = topics.prior.shape[2]
@@ -64,11 +73,11 @@ def joint(bags: Bags, labels: Labels, topics: Topics, stopping: PassLimits, pair
     bounds = np.zeros(n_docs)
     n_passes = 0
     n_unsettled = 0
-    most_words = 0
+    max_words = 0
     for d in range(n_docs):
-        most_words = max(most_words, bags.starts[d + 1] - bags.starts[d])
-    scratch = _new_scratch(most_words, n_classes, n_topics)
-    entries = np.zeros(most_words, dtype=np.int64)
+        max_words = max(max_words, bags.starts[d + 1] - bags.starts[d])
+    scratch = _new_scratch(max_words, n_classes, n_topics)
+    entries = np.zeros(max_words, dtype=np.int64)
     prior_norms = log_norms(topics.prior)
     for d in range(n_docs):
         known, log_odds = labels.known[d], labels.log_odds[d]
@@ -78,21 +87,22 @@ def joint(bags: Bags, labels: Labels, topics: Topics, stopping: PassLimits, pair
             copy(pair_counts[d].reshape(-1), scratch.pair_counts.reshape(-1))
         else:
             _start(topics.prior, n_words, scratch)
-        enough = stopping.tolerance * max(total, 1.0)
-        before = moved = np.inf
+        tolerance = limits.tolerance * max(total, 1.0)
+        before = change = np.inf
         passes = 0
-        while moved > enough and passes < stopping.max_passes:
+        while change > tolerance and passes < limits.max_passes:
             passes += 1
             ahead = 0.0
-            if stopping.extrapolate and passes >= FIRST_LEAP and (passes - FIRST_LEAP) % 2 == 0 and moved < before:
-                ahead = min(CAUTION * moved / (before - moved), FARTHEST)
+            due = passes >= FIRST_EXTRAPOLATION and (passes - FIRST_EXTRAPOLATION) % 2 == 0
+            if limits.extrapolate and due and change < before:
+                ahead = min(EXTRAPOLATION_DAMPING * change / (before - change), MAX_EXTRAPOLATION)
             _step(ahead, scratch)
             if not labels.fixed:
                 _update_labels(known, log_odds, topics.prior, prior_norms, scratch)
-            _believe(known, topics.prior, scratch)
-            before, moved = moved, _token_pass(n_words, scratch)
+            _update_theta(known, topics.prior, scratch)
+            before, change = change, _token_pass(n_words, scratch)
         n_passes += passes
-        n_unsettled += moved > enough
+        n_unsettled += change > tolerance
         bounds[d] = (
             _token_bound(n_words, scratch)
             - total * np.log(n_classes)
@@ -110,7 +120,7 @@ def joint(bags: Bags, labels: Labels, topics: Topics, stopping: PassLimits, pair
 
 
 @njit(nogil=True, error_model="numpy")
-def _new_scratch(most_words: int, n_classes: int, n_topics: int) -> _Scratch:
+def _new_scratch(max_words: int, n_classes: int, n_topics: int) -> _Scratch:
     return _Scratch(
         spaced_zeros((n_classes,)),
         spaced_zeros((n_classes, n_topics)),
@@ -121,10 +131,10 @@ def _new_scratch(most_words: int, n_classes: int, n_topics: int) -> _Scratch:
         spaced_zeros((2, n_topics)),
         spaced_zeros((n_topics,)),
         spaced_zeros((n_topics,)),
-        spaced_zeros((most_words, n_topics)),
-        spaced_zeros((most_words,)),
-        spaced_zeros((most_words,)),
-        spaced_zeros((most_words,)),
+        spaced_zeros((max_words, n_topics)),
+        spaced_zeros((max_words,)),
+        spaced_zeros((max_words,)),
+        spaced_zeros((max_words,)),
     )
 
 
@@ -138,7 +148,7 @@ def _gather(
     topics: Topics,
     scratch: _Scratch,
 ) -> float:
-    """Put what concerns the document side by side; returns how many tokens it has."""
+    """Copy the document's words and priors into the scratch arrays; returns its number of tokens."""
     total = 0.0
     for n in range(n_words):
         scratch.counts[n] = bags.counts[entries[n]]
@@ -152,7 +162,7 @@ def _gather(
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _start(prior: Array, n_words: int, scratch: _Scratch) -> None:
-    """S before the first pass, as θ at its prior mean has it."""
+    """S before the first pass, with θ at its prior mean."""
     n_classes, _, n_topics = prior.shape
     for t in range(n_topics):
         scratch.topic_sums[t] = 0.0
@@ -172,7 +182,7 @@ def _start(prior: Array, n_words: int, scratch: _Scratch) -> None:
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _step(ahead: float, scratch: _Scratch) -> None:
-    """Take the newest S for the one that makes γ, or a point further the same way."""
+    """Use the newest S for γ, or extrapolate beyond it."""
     used, counts = scratch.used.reshape(-1), scratch.pair_counts.reshape(-1)
     for k in range(len(used)):
         used[k] = max(counts[k] + ahead * (counts[k] - used[k]), 0.0)
@@ -182,7 +192,7 @@ def _step(ahead: float, scratch: _Scratch) -> None:
 def _update_labels(
     known: NDArray[np.int8], log_odds: Array, prior: Array, prior_norms: Array, scratch: _Scratch
 ) -> None:
-    """q(λ) from S, θ integrated out (maths, eq. 28)."""
+    """q(λ) from S, with θ integrated out (maths, eq. 28)."""
     for i in range(len(known)):
         if known[i] < 0:
             evidence = _log_likelihood(prior[i, 1], scratch.used[i], prior_norms[i, 1])
@@ -203,11 +213,11 @@ def _log_likelihood(alpha: Array, counts: Array, prior_norm: float) -> float:
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
-def _believe(known: NDArray[np.int8], prior: Array, scratch: _Scratch) -> None:
+def _update_theta(known: NDArray[np.int8], prior: Array, scratch: _Scratch) -> None:
     """exp A of every class, from q(θ | λ) (maths, eq. 27)."""
     n_classes, n_topics = scratch.theta.shape
     alpha, used, theta = scratch.alpha.reshape(-1), scratch.used.reshape(-1), scratch.theta.reshape(-1)
-    for k in range(len(theta)):  # one long loop over classes and topics, which is SIMD code nearly to its end
+    for k in range(len(theta)):  # one long loop over classes and topics: nearly all of it is SIMD code
         theta[k] = exp_digamma(alpha[k] + used[k])
     for i in range(n_classes):
         total = 0.0
@@ -230,7 +240,7 @@ def _believe(known: NDArray[np.int8], prior: Array, scratch: _Scratch) -> None:
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _mix(prior: Array, counts: Array, present: float, psi: Array, theta: Array) -> None:
-    """Fill exp A of a class whose label is not known."""
+    """Fill exp A of a class whose label is unknown."""
     n_topics = len(counts)
     shift = 0.0
     for j in range(2):
@@ -247,19 +257,19 @@ def _mix(prior: Array, counts: Array, present: float, psi: Array, theta: Array) 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _token_pass(n_words: int, scratch: _Scratch) -> float:
-    """q(u, z) of every word, as its norm alone, and the S it makes (maths, eq. 29); returns how far S moved."""
+    """Norm of q(u, z) of every word, and S (maths, eq. 29); returns the change of S."""
     n_classes, n_topics = scratch.theta.shape
     dots(scratch.rows[:n_words], scratch.topic_sums, scratch.norms)
     for n in range(n_words):
         scratch.shares[n] = scratch.counts[n] / scratch.norms[n]
     weighted_sum(scratch.shares, scratch.rows, n_words, scratch.responses)
-    moved = 0.0
+    change = 0.0
     for i in range(n_classes):
         for t in range(n_topics):
             count = scratch.theta[i, t] * scratch.responses[t]
-            moved += abs(count - scratch.used[i, t])
+            change += abs(count - scratch.used[i, t])
             scratch.pair_counts[i, t] = count
-    return moved
+    return change
 
 
 @njit(nogil=True, error_model="numpy")

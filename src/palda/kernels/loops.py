@@ -1,4 +1,4 @@
-"""Small loops that the compiled kernels share."""
+"""Loops and helpers that the compiled kernels share."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ __all__ = [
     "weighted_sum",
 ]
 
-# Sums may be reordered so that loops become SIMD code; infinities and NaN keep their meaning.
+# Sums may be reordered, so that loops become SIMD code; infinities and NaN keep their meaning.
 FAST = {"reassoc", "contract", "nsz", "arcp"}
-MOST_NATS = 500.0  # beyond this a probability is 0 or 1 to the last bit
+_MAX_NATS = 500.0  # beyond this a probability is 0 or 1 to the last bit
 
 
 _SPACING = 128  # doubles, 1 KiB: LLVM asks for at most 32 doubles between two arrays (AVX-512, four vectors at a time)
@@ -53,7 +53,7 @@ def spaced_zeros(shape: tuple[int, ...]) -> Array:
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
 def copy(source: Array, target: Array) -> None:
-    """Fill a row; unlike ``target[:] = source`` it compiles in no time, having no shapes to complain about."""
+    """Copy a row. It compiles much faster than ``target[:] = source``, which also checks shapes."""
     for k in range(len(source)):
         target[k] = source[k]
 
@@ -81,29 +81,29 @@ def log_norm(row: Array) -> float:
 
 @njit(nogil=True, error_model="numpy")
 def entries_with_mass(bags: Bags, word_weights: Array, d: int, entries: NDArray[np.int64]) -> int:
-    """Entries of a document whose word some topic writes; the others say nothing."""
-    found = 0
+    """Fill ``entries`` with those of the document whose word belongs to some topic; returns their number."""
+    n_words = 0
     for entry in range(bags.starts[d], bags.starts[d + 1]):
         row = word_weights[bags.words[entry]]
         for t in range(len(row)):
             if row[t] > MIN_WORD_WEIGHT:
-                entries[found] = entry
-                found += 1
+                entries[n_words] = entry
+                n_words += 1
                 break
-    return found
+    return n_words
 
 
 @njit(nogil=True, error_model="numpy")
 def label_prob(known: int, log_odds: float) -> float:
-    """The observed label, or the probability of "present" where there is none."""
+    """The observed label, or the probability of "present" if there is none."""
     if known >= 0:
         return float(known)
-    return 1.0 / (1.0 + exp(-min(max(log_odds, -MOST_NATS), MOST_NATS)))
+    return 1.0 / (1.0 + exp(-min(max(log_odds, -_MAX_NATS), _MAX_NATS)))
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST, forceinline=True)
 def weighted_sum(weights: Array, rows: Array, n_rows: int, out: Array) -> None:
-    """Fill out_t = Σ_n weights_n rows_nt; four rows at a time, so that ``out`` is not written once a row."""
+    """Fill out_t = Σ_n weights_n rows_nt; four rows at a time, so that ``out`` is written less often."""
     n_columns = len(out)
     for t in range(n_columns):
         out[t] = 0.0
@@ -119,7 +119,7 @@ def weighted_sum(weights: Array, rows: Array, n_rows: int, out: Array) -> None:
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST, forceinline=True)
 def dots(rows: Array, vector: Array, out: Array) -> None:
-    """Fill out_i = Σ_t rows_it vector_t; four rows at a time, so that ``vector`` is not read once a row."""
+    """Fill out_i = Σ_t rows_it vector_t; four rows at a time, so that ``vector`` is read less often."""
     n_rows, n_columns = len(rows), len(vector)
     whole = n_rows - n_rows % 4
     for i in range(0, whole, 4):

@@ -1,4 +1,4 @@
-"""The published E-step compiled: as in reference.py, one document at a time over contiguous scratch arrays."""
+"""Compiled E-step of the published model: as in reference.py, over contiguous scratch arrays."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 
 __all__ = ["mean_field"]
 
-_LEAST_CLAIM = 1e-300
+_MIN_CLASS_FIT = 1e-300
 
 
 class _Scratch(NamedTuple):
-    """One document's working arrays, reused from document to document."""
+    """Arrays for one document, reused for the next."""
 
     expected: Array  # E[log θ], (C, 2, T)
     gamma: Array  # γ, (C, 2, T)
     mean_log: Array  # A, (C, T)
     pair_counts: Array  # S, (C, T)
-    phi: Array  # φ, (most words, T)
-    delta: Array  # δ, (most words, C)
+    phi: Array  # φ, (max words, T)
+    delta: Array  # δ, (max words, C)
     scores: Array  # (T,)
     class_scores: Array  # (C,)
     probs: Array  # Δ, (C,)
-    claims: Array  # count · δ over the norm of φ, (C, most words)
-    norms: Array  # what φ is to be divided by, (most words,)
+    class_counts: Array  # count · δ over the norm of φ, (C, max words)
+    norms: Array  # of φ, (max words,)
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
-def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: PassLimits, beliefs: Beliefs) -> ShardResult:
+def mean_field(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, beliefs: Beliefs) -> ShardResult:
     """E-step of the published model: q(λ) q(θ) q(u) q(z) for every document of a shard (maths, eqs. 8-12)."""
     n_docs, n_classes = labels.known.shape
     word_counts = np.zeros_like(topics.word_weights)
@@ -59,11 +59,11 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: PassLimits,
     bounds = np.zeros(n_docs)
     n_passes = 0
     n_unsettled = 0
-    most_words = 0
+    max_words = 0
     for d in range(n_docs):
-        most_words = max(most_words, bags.starts[d + 1] - bags.starts[d])
-    scratch = _new_scratch(most_words, n_classes, topics.prior.shape[2])
-    all_entries = np.zeros(most_words, dtype=np.int64)
+        max_words = max(max_words, bags.starts[d + 1] - bags.starts[d])
+    scratch = _new_scratch(max_words, n_classes, topics.prior.shape[2])
+    all_entries = np.zeros(max_words, dtype=np.int64)
     prior_norms = log_norms(topics.prior)
     for d in range(n_docs):
         entries = all_entries[: entries_with_mass(bags, topics.word_weights, d, all_entries)]
@@ -73,7 +73,7 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: PassLimits,
         if labels.fixed:
             for i in range(n_classes):
                 scratch.probs[i] = label_prob(known[i], log_odds[i])
-        passes, token_bound = _settle(bags, entries, total, known, log_odds, labels.fixed, topics, stopping, scratch)
+        passes, token_bound = _run_passes(bags, entries, total, known, log_odds, labels.fixed, topics, limits, scratch)
         n_passes += abs(passes)
         n_unsettled += passes < 0
         _mix_states(scratch)
@@ -89,29 +89,29 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: PassLimits,
         label_probs[d] = scratch.probs
         for i in range(n_classes):
             topic_counts[d] += scratch.pair_counts[i]
-        _carry(beliefs, d, entries, scratch)
+        _store_beliefs(beliefs, d, entries, scratch)
     return ShardResult(word_counts, log_theta, n_blocks, label_probs, topic_counts, bounds, n_passes, n_unsettled)
 
 
 @njit(nogil=True, error_model="numpy")
-def _new_scratch(most_words: int, n_classes: int, n_topics: int) -> _Scratch:
+def _new_scratch(max_words: int, n_classes: int, n_topics: int) -> _Scratch:
     return _Scratch(
         spaced_zeros((n_classes, 2, n_topics)),
         spaced_zeros((n_classes, 2, n_topics)),
         spaced_zeros((n_classes, n_topics)),
         spaced_zeros((n_classes, n_topics)),
-        spaced_zeros((most_words, n_topics)),
-        spaced_zeros((most_words, n_classes)),
+        spaced_zeros((max_words, n_topics)),
+        spaced_zeros((max_words, n_classes)),
         spaced_zeros((n_topics,)),
         spaced_zeros((n_classes,)),
         spaced_zeros((n_classes,)),
-        spaced_zeros((n_classes, most_words)),
-        spaced_zeros((most_words,)),
+        spaced_zeros((n_classes, max_words)),
+        spaced_zeros((max_words,)),
     )
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
-def _settle(
+def _run_passes(
     bags: Bags,
     entries: NDArray[np.int64],
     total: float,
@@ -119,22 +119,22 @@ def _settle(
     log_odds: Array,
     fixed: bool,
     topics: Topics,
-    stopping: PassLimits,
+    limits: PassLimits,
     scratch: _Scratch,
 ) -> tuple[int, float]:
-    """Passes until the counts stop moving (negative if they never did), and the tokens' part of the bound."""
+    """Number of passes until convergence (negative if it was not reached), and the tokens' part of the bound."""
     token_bound = 0.0
     _expect_blocks(known, scratch)
-    for passes in range(stopping.max_passes):
+    for passes in range(limits.max_passes):
         _mix_states(scratch)
         token_bound = _token_pass(bags, topics.word_weights, entries, scratch)
-        moved = _update_counts(known, topics.prior, scratch)
+        change = _update_counts(known, topics.prior, scratch)
         _expect_blocks(known, scratch)
         if not fixed:
             _update_labels(known, log_odds, scratch)
-        if moved <= stopping.tolerance * max(total, 1.0):
+        if change <= limits.tolerance * max(total, 1.0):
             return passes + 1, token_bound
-    return -stopping.max_passes, token_bound
+    return -limits.max_passes, token_bound
 
 
 @njit(nogil=True, error_model="numpy")
@@ -158,8 +158,8 @@ def _add_blocks(known: NDArray[np.int8], expected: Array, log_theta: Array, n_bl
 
 
 @njit(nogil=True, error_model="numpy")
-def _carry(beliefs: Beliefs, d: int, entries: NDArray[np.int64], scratch: _Scratch) -> None:
-    """Leave the document's beliefs where the next round will find them."""
+def _store_beliefs(beliefs: Beliefs, d: int, entries: NDArray[np.int64], scratch: _Scratch) -> None:
+    """Store the document's beliefs, if the caller asked for them."""
     if len(beliefs.topic_counts) > 0:
         beliefs.topic_counts[d] = scratch.gamma
         beliefs.label_probs[d] = scratch.probs
@@ -179,7 +179,7 @@ def _start(
     d: int,
     scratch: _Scratch,
 ) -> None:
-    """γ, δ and Δ before the first pass: carried from last time, or as θ at its prior mean has it."""
+    """γ, δ and Δ before the first pass: from ``beliefs``, or with θ at its prior mean."""
     prior = topics.prior
     n_classes, _, n_topics = prior.shape
     if len(beliefs.topic_counts) > 0:
@@ -199,22 +199,22 @@ def _start(
                 scratch.gamma[i, j, t] = prior[i, j, t] * (1.0 + share * total / n_classes)
                 mean[i, t] += prior[i, j, t] * share
     for n in range(len(entries)):
-        _claim(mean, topics.word_weights[bags.words[entries[n]]], scratch.delta[n])
+        _fit_classes(mean, topics.word_weights[bags.words[entries[n]]], scratch.delta[n])
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
-def _claim(mean: Array, weights: Array, delta: Array) -> None:
-    """Fill δ ∝ Σ_t E[θ_it] β_t: which class would have written the word."""
+def _fit_classes(mean: Array, weights: Array, delta: Array) -> None:
+    """Fill δ ∝ Σ_t E[θ_it] β_t: how well each class fits the word."""
     n_classes = len(delta)
     dots(mean, weights, delta)
     norm = delta.sum()
     for i in range(n_classes):
-        delta[i] = delta[i] / norm if norm > _LEAST_CLAIM else 1.0 / n_classes
+        delta[i] = delta[i] / norm if norm > _MIN_CLASS_FIT else 1.0 / n_classes
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _expect_blocks(known: NDArray[np.int8], scratch: _Scratch) -> None:
-    """E[log θ] of the blocks that count (maths, eq. 7); the block of a state known not to be is never read."""
+    """E[log θ] of the counted blocks (maths, eq. 7); the block of a state that is known not to hold is never read."""
     n_classes, _, n_topics = scratch.gamma.shape
     for i in range(n_classes):
         for j in range(2):
@@ -249,9 +249,9 @@ def _mix_states(scratch: _Scratch) -> None:
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _token_pass(bags: Bags, word_weights: Array, entries: NDArray[np.int64], scratch: _Scratch) -> float:
-    """φ, then δ, for every distinct word (maths, eqs. 8 and 9), and S; returns the entropies' part of the bound.
+    """φ, then δ, for every distinct word (maths, eqs. 8 and 9), and S; returns the bound's entropy terms.
 
-    φ stays unnormalised, and ``norms`` says by what to divide: that saves a pass over it.
+    φ stays unnormalised, with its norm in ``norms``: that saves a pass over it.
     """
     n_classes = len(scratch.mean_log)
     bound = 0.0
@@ -264,15 +264,15 @@ def _token_pass(bags: Bags, word_weights: Array, entries: NDArray[np.int64], scr
         entropy += _class_probs(scratch.mean_log, phi, norm, scratch.class_scores, delta)
         bound += count * entropy
         for i in range(n_classes):
-            scratch.claims[i, n] = count * delta[i] / norm
+            scratch.class_counts[i, n] = count * delta[i] / norm
     for i in range(n_classes):
-        weighted_sum(scratch.claims[i], scratch.phi, len(entries), scratch.pair_counts[i])
+        weighted_sum(scratch.class_counts[i], scratch.phi, len(entries), scratch.pair_counts[i])
     return bound
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST, forceinline=True)
 def _topic_probs(mean_log: Array, delta: Array, weights: Array, scores: Array, phi: Array) -> tuple[float, float]:
-    """Fill φ ∝ exp(Σ_i δ_i A_it) β_t; returns what to divide it by, and its entropy plus Σ_t φ_t log β_t."""
+    """Fill φ ∝ exp(Σ_i δ_i A_it) β_t; returns its norm, and its entropy plus Σ_t φ_t log β_t."""
     n_classes, n_topics = mean_log.shape
     weighted_sum(delta, mean_log, n_classes, scores)
     highest = -np.inf
@@ -281,7 +281,7 @@ def _topic_probs(mean_log: Array, delta: Array, weights: Array, scores: Array, p
     norm = 0.0
     dot = 0.0
     for t in range(n_topics):
-        prob = exp(scores[t] - highest) * weights[t]  # where the weight is 0, exp is large at most, never infinite
+        prob = exp(scores[t] - highest) * weights[t]  # exp is finite even where the weight is 0
         phi[t] = prob
         norm += prob
         dot += prob * scores[t]
@@ -311,9 +311,9 @@ def _class_probs(mean_log: Array, phi: Array, norm: float, scores: Array, delta:
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _update_counts(known: NDArray[np.int8], prior: Array, scratch: _Scratch) -> float:
-    """γ = α + the state's share of S (maths, eq. 10); returns how far it moved."""
+    """γ = α + the state's share of S (maths, eq. 10); returns its change."""
     n_classes, _, n_topics = prior.shape
-    moved = 0.0
+    change = 0.0
     for i in range(n_classes):
         for j in range(2):
             if known[i] == 1 - j:
@@ -321,9 +321,9 @@ def _update_counts(known: NDArray[np.int8], prior: Array, scratch: _Scratch) -> 
             weight = scratch.probs[i] if j == 1 else 1.0 - scratch.probs[i]
             for t in range(n_topics):
                 value = prior[i, j, t] + weight * scratch.pair_counts[i, t]
-                moved += abs(value - scratch.gamma[i, j, t])
+                change += abs(value - scratch.gamma[i, j, t])
                 scratch.gamma[i, j, t] = value
-    return moved
+    return change
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
@@ -341,7 +341,7 @@ def _update_labels(known: NDArray[np.int8], log_odds: Array, scratch: _Scratch) 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _divergence(known: NDArray[np.int8], prior: Array, prior_norms: Array, scratch: _Scratch) -> float:
-    """Σ KL(Dir(γ) ‖ Dir(α)) over the blocks that count."""
+    """Σ KL(Dir(γ) ‖ Dir(α)) over the counted blocks."""
     n_classes, _, n_topics = prior.shape
     divergence = 0.0
     for i in range(n_classes):

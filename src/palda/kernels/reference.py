@@ -1,4 +1,4 @@
-"""The E-step in plain NumPy, one document at a time, as docs/maths.md writes it: compiled code must equal it."""
+"""The kernels in plain NumPy, one document at a time, as in docs/maths.md. Compiled code must give the same numbers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import numpy as np
 from scipy.special import digamma, gammaln
 
 from palda.kernels.arrays import (
-    CAUTION,
-    FARTHEST,
-    FIRST_LEAP,
+    EXTRAPOLATION_DAMPING,
+    FIRST_EXTRAPOLATION,
+    MAX_EXTRAPOLATION,
+    MIN_FACTOR,
     MIN_WORD_WEIGHT,
     Bags,
     Beliefs,
     ClassWordProbs,
     Labels,
+    LabelSetResult,
     PassLimits,
     ShardResult,
     Topics,
@@ -27,10 +29,10 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["explain_away", "joint", "mean_field"]
+__all__ = ["explain_away", "joint", "label_sets", "mean_field"]
 
 
-def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: PassLimits, beliefs: Beliefs) -> ShardResult:
+def mean_field(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, beliefs: Beliefs) -> ShardResult:
     """E-step of the published model: q(λ) q(θ) q(u) q(z) for every document of a shard (maths, eqs. 8-12)."""
     n_docs, n_classes = labels.known.shape
     word_counts = np.zeros_like(topics.word_weights)
@@ -40,14 +42,14 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: PassLimits,
     topic_counts = np.zeros((n_docs, topics.prior.shape[2]))
     bounds = np.zeros(n_docs)
     n_passes = n_unsettled = 0
-    carried = len(beliefs.topic_counts) > 0
+    resumed = len(beliefs.topic_counts) > 0
     for d in range(n_docs):
         entries, document = document_of(bags, labels, topics, d)
-        if carried:
+        if resumed:
             start = beliefs.topic_counts[d], beliefs.token_class_probs[entries], beliefs.label_probs[d]
         else:
             start = fresh_start(document, topics.prior)
-        q = settle(document, topics.prior, stopping, *start)
+        q = settle(document, topics.prior, limits, *start)
         counted = counted_blocks(document.known)
         np.add.at(word_counts, bags.words[entries], document.counts[:, None] * q.phi)
         log_theta += np.where(counted[:, :, None], expected_log(q.gamma), 0.0)
@@ -57,7 +59,7 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: PassLimits,
         bounds[d] = document_bound(document, topics.prior, q)
         n_passes += q.n_passes
         n_unsettled += not q.settled
-        if carried:
+        if resumed:
             beliefs.topic_counts[d] = q.gamma
             beliefs.token_class_probs[entries] = q.delta
             beliefs.label_probs[d] = q.Delta
@@ -65,17 +67,17 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, stopping: PassLimits,
 
 
 class Document(NamedTuple):
-    """One document's distinct words and what is known of its labels."""
+    """One document's distinct words and its labels."""
 
     counts: Array  # (words,)
     weights: Array  # β of each word, (words, topics)
     known: NDArray[np.int8]  # (classes,)
     log_odds: Array  # (classes,)
-    fixed: bool  # whether the log-odds have the last word on labels
+    fixed: bool  # whether words leave the labels unchanged
 
 
 def document_of(bags: Bags, labels: Labels, topics: Topics, d: int) -> tuple[NDArray[np.int64], Document]:
-    """Document d, and which entries of the shard its words are; words that no topic writes are left out."""
+    """Document d, and its entries in the shard; words that belong to no topic are left out."""
     entries = np.arange(bags.starts[d], bags.starts[d + 1])
     entries = entries[(topics.word_weights[bags.words[entries]] > MIN_WORD_WEIGHT).any(axis=1)]
     weights = topics.word_weights[bags.words[entries]]
@@ -83,7 +85,7 @@ def document_of(bags: Bags, labels: Labels, topics: Topics, d: int) -> tuple[NDA
 
 
 class Belief(NamedTuple):
-    """One document's q, and what its entropies need."""
+    """One document's q, and the terms of its entropy."""
 
     gamma: Array  # γ, (classes, 2, topics)
     delta: Array  # δ, (words, classes)
@@ -95,14 +97,14 @@ class Belief(NamedTuple):
     settled: bool
 
 
-def settle(doc: Document, prior: Array, stopping: PassLimits, gamma: Array, delta: Array, Delta: Array) -> Belief:
-    """Coordinate ascent until the counts stop moving."""
+def settle(doc: Document, prior: Array, limits: PassLimits, gamma: Array, delta: Array, Delta: Array) -> Belief:
+    """Coordinate ascent until the counts converge."""
     expected = expected_log(gamma)
     if doc.fixed:
         Delta = updated_labels(doc.known, doc.log_odds)
     n_passes = 0
     settled = False
-    while not settled and n_passes < stopping.max_passes:
+    while not settled and n_passes < limits.max_passes:
         n_passes += 1
         A = mixed_states(expected, Delta)
         topic_scores = delta @ A
@@ -115,8 +117,8 @@ def settle(doc: Document, prior: Array, stopping: PassLimits, gamma: Array, delt
         expected = expected_log(gamma)
         evidence = np.sum(S * (expected[:, 1] - expected[:, 0]), axis=1)
         Delta = updated_labels(doc.known, doc.log_odds + (0.0 if doc.fixed else evidence))  # eq. 11
-        moved = np.abs(gamma - before)[counted_blocks(doc.known)].sum()
-        settled = bool(moved <= stopping.tolerance * max(doc.counts.sum(), 1.0))
+        change = np.abs(gamma - before)[counted_blocks(doc.known)].sum()
+        settled = bool(change <= limits.tolerance * max(doc.counts.sum(), 1.0))
     entropy = log_norm_z - np.sum(phi * topic_scores, axis=1) + log_norm_u - np.sum(delta * class_scores, axis=1)
     return Belief(gamma, delta, phi, Delta, S, entropy, n_passes, settled)
 
@@ -146,17 +148,17 @@ def mixed_states(expected: Array, Delta: Array) -> Array:
 
 
 def fresh_start(doc: Document, prior: Array) -> tuple[Array, Array, Array]:
-    """γ, δ and Δ before the first pass, as θ at its prior mean has it: E[θ_i] also says how well class i fits a word.
+    """γ, δ and Δ before the first pass, with θ at its prior mean: E[θ_i] also tells how well class i fits a word.
 
-    Equal δ would leave it to chance which class takes which word: fits then fall into poorer optima.
+    With equal δ the assignment of words to classes would be arbitrary, and fits end in poorer optima.
     """
     n_classes = len(doc.known)
     Delta = updated_labels(doc.known, doc.log_odds)
     mean = states(Delta)[:, :, None] * prior / prior.sum(axis=2, keepdims=True)
-    claims = doc.weights @ mean.sum(axis=1).T
-    total = claims.sum(axis=1, keepdims=True)
-    delta = np.full_like(claims, 1.0 / n_classes)
-    np.divide(claims, total, out=delta, where=total > _LEAST_CLAIM)
+    class_fit = doc.weights @ mean.sum(axis=1).T
+    total = class_fit.sum(axis=1, keepdims=True)
+    delta = np.full_like(class_fit, 1.0 / n_classes)
+    np.divide(class_fit, total, out=delta, where=total > _MIN_CLASS_FIT)
     return prior + doc.counts.sum() / n_classes * mean, delta, Delta
 
 
@@ -167,7 +169,7 @@ def expected_log(gamma: Array) -> Array:
 
 
 def normalised(scores: Array, weights: Array) -> tuple[Array, Array]:
-    """Rows proportional to exp(scores) · weights, and the logs of what they were divided by."""
+    """Rows proportional to exp(scores) · weights, and the logs of their norms."""
     highest = np.where(weights > 0, scores, -np.inf).max(axis=1, keepdims=True, initial=-np.inf)
     raw = np.exp(np.minimum(scores - highest, 0.0)) * weights
     total = raw.sum(axis=1, keepdims=True)
@@ -176,17 +178,17 @@ def normalised(scores: Array, weights: Array) -> tuple[Array, Array]:
 
 def updated_labels(known: NDArray[np.int8], log_odds: Array) -> Array:
     """Δ: the observed label, or the posterior where there is none."""
-    return np.where(known >= 0, known, 1.0 / (1.0 + np.exp(-np.clip(log_odds, -_MOST_NATS, _MOST_NATS))))
+    return np.where(known >= 0, known, 1.0 / (1.0 + np.exp(-np.clip(log_odds, -_MAX_NATS, _MAX_NATS))))
 
 
-_LEAST_CLAIM = 1e-300  # a word no class could write, to the last bit, starts out everybody's
-_MOST_NATS = 500.0  # beyond this a probability is 0 or 1 to the last bit, and exp would overflow
+_MIN_CLASS_FIT = 1e-300  # a word that fits no class, to the last bit, starts shared by all classes
+_MAX_NATS = 500.0  # beyond this a probability is 0 or 1 to the last bit, and exp would overflow
 
 
 def counted_blocks(known: NDArray[np.int8]) -> NDArray[np.bool_]:
-    """Which θ_ij of a document count: both where the label is unknown, else only that of the observed state.
+    """(classes, 2): the blocks θ_ij that are counted: both if the label is unknown, else that of the observed state.
 
-    The block of a state that is known not to be keeps its prior: it says nothing about α (maths, correction 7).
+    The block of the other state keeps its prior, so it carries no information about α (maths, correction 7).
     """
     return np.stack((known != 1, known != 0), axis=1)
 
@@ -205,11 +207,11 @@ def binary_entropy(probs: Array) -> Array:
     return -probs * np.log(inside) - (1 - probs) * np.log1p(-inside)
 
 
-def joint(bags: Bags, labels: Labels, topics: Topics, stopping: PassLimits, pair_counts: Array) -> ShardResult:
+def joint(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, pair_counts: Array) -> ShardResult:
     """E-step with q(λ) q(θ | λ) q(u, z) for every document of a shard (maths, eqs. 26-31).
 
-    ``pair_counts`` is S of every document, (docs, classes, topics), where it starts from and where it ends; of length
-    0 when documents start afresh.
+    ``pair_counts`` is S of every document, (docs, classes, topics): where it starts from, filled with where it ends.
+    Of length 0 to start from the prior.
     """
     n_docs, n_classes = labels.known.shape
     word_counts = np.zeros_like(topics.word_weights)
@@ -221,7 +223,7 @@ def joint(bags: Bags, labels: Labels, topics: Topics, stopping: PassLimits, pair
     n_passes = n_unsettled = 0
     for d in range(n_docs):
         entries, document = document_of(bags, labels, topics, d)
-        q = settle_joint(document, topics.prior, stopping, pair_counts[d] if len(pair_counts) else None)
+        q = settle_joint(document, topics.prior, limits, pair_counts[d] if len(pair_counts) else None)
         weights = states(q.Delta)
         np.add.at(word_counts, bags.words[entries], document.counts[:, None] * q.token_probs.sum(axis=1))
         log_theta += weights[:, :, None] * expected_log(q.gamma)
@@ -243,25 +245,27 @@ class JointBelief(NamedTuple):
     gamma: Array  # γ, (classes, 2, topics): of θ_ij given that class i is in state j
     Delta: Array  # Δ, (classes,)
     token_probs: Array  # q(u = i, z = t), (words, classes, topics)
-    log_norms: Array  # what it was divided by, (words,)
+    log_norms: Array  # of its norms, (words,)
     n_passes: int
     settled: bool
 
 
-def settle_joint(doc: Document, prior: Array, stopping: PassLimits, S: Array | None) -> JointBelief:
-    """Coordinate ascent, (λ, θ) and (u, z) in turn, until the counts stop moving."""
+def settle_joint(doc: Document, prior: Array, limits: PassLimits, S: Array | None) -> JointBelief:
+    """Coordinate ascent, (λ, θ) and (u, z) in turn, until the counts converge."""
     Delta = updated_labels(doc.known, doc.log_odds)
     if S is None:
         mean = states(Delta)[:, :, None] * prior / prior.sum(axis=2, keepdims=True)
         S = np.einsum("n,nit->it", doc.counts, token_probs_of(np.log(mean.sum(axis=1)), doc.weights)[0])
-    enough = stopping.tolerance * max(doc.counts.sum(), 1.0)
+    tolerance = limits.tolerance * max(doc.counts.sum(), 1.0)
     used = S
-    before = moved = np.inf
+    before = change = np.inf
     n_passes = 0
-    while moved > enough and n_passes < stopping.max_passes:
+    while change > tolerance and n_passes < limits.max_passes:
         n_passes += 1
-        leaps = stopping.extrapolate and n_passes >= FIRST_LEAP and (n_passes - FIRST_LEAP) % 2 == 0 and moved < before
-        ahead = min(CAUTION * moved / (before - moved), FARTHEST) if leaps else 0.0
+        due = n_passes >= FIRST_EXTRAPOLATION and (n_passes - FIRST_EXTRAPOLATION) % 2 == 0
+        ahead = 0.0
+        if limits.extrapolate and due and change < before:
+            ahead = min(EXTRAPOLATION_DAMPING * change / (before - change), MAX_EXTRAPOLATION)
         used = np.maximum(S + ahead * (S - used), 0.0)
         gamma = prior + used[:, None, :]  # eq. 27
         if not doc.fixed:
@@ -269,12 +273,12 @@ def settle_joint(doc: Document, prior: Array, stopping: PassLimits, S: Array | N
             Delta = updated_labels(doc.known, doc.log_odds + evidence[:, 1] - evidence[:, 0])  # eq. 28
         token_probs, log_norms = token_probs_of(mixed_states(expected_log(gamma), Delta), doc.weights)
         S = np.einsum("n,nit->it", doc.counts, token_probs)
-        before, moved = moved, float(np.abs(S - used).sum())
-    return JointBelief(gamma, Delta, token_probs, log_norms, n_passes, moved <= enough)
+        before, change = change, float(np.abs(S - used).sum())
+    return JointBelief(gamma, Delta, token_probs, log_norms, n_passes, change <= tolerance)
 
 
 def token_probs_of(A: Array, weights: Array) -> tuple[Array, Array]:
-    """q(u = i, z = t) ∝ exp(A_it) b_t of every word, and the logs of what it was divided by (maths, eq. 29)."""
+    """q(u = i, z = t) ∝ exp(A_it) b_t of every word, and the logs of its norms (maths, eq. 29)."""
     raw = np.exp(A)[None] * weights[:, None, :]
     norms = raw.sum(axis=(1, 2), keepdims=True)
     return raw / norms, np.log(norms)[:, 0, 0]
@@ -298,35 +302,65 @@ def log_beta(rows: Array) -> Array:
 
 
 def explain_away(
-    bags: Bags, log_odds: Array, tempers: Array, speech: ClassWordProbs, stopping: PassLimits
+    bags: Bags, log_odds: Array, scales: Array, word_probs: ClassWordProbs, limits: PassLimits
 ) -> WordEvidence:
-    """Labels of documents whose classes share the explanation of every word (maths, eqs. 33 and 34)."""
+    """Word evidence for labels, where all classes together explain each word (maths, eqs. 33 and 34).
+
+    ``scales`` (docs,) multiply the counts of each document.
+    """
     evidence = np.zeros_like(log_odds)
     beliefs = np.zeros_like(log_odds)
     n_unsettled = 0
     for d in range(len(log_odds)):
         entries = np.arange(bags.starts[d], bags.starts[d + 1])
-        entries = entries[speech.absent[bags.words[entries], 0] > 0]
-        words, counts = bags.words[entries], tempers[d] * bags.counts[entries]
-        present, absent = speech.present[words], speech.absent[words]
+        entries = entries[word_probs.absent[bags.words[entries], 0] > 0]
+        words, counts = bags.words[entries], scales[d] * bags.counts[entries]
+        present, absent = word_probs.present[words], word_probs.absent[words]
         Delta = updated_labels(np.full(log_odds.shape[1], -1), log_odds[d])
-        moved, n_passes = np.inf, 0
-        while moved > stopping.tolerance and n_passes < stopping.max_passes:
+        change, n_passes = np.inf, 0
+        while change > limits.tolerance and n_passes < limits.max_passes:
             n_passes += 1
             before = Delta.copy()
-            for i in range(len(Delta)):  # one after the other: each class sees what those before it now explain
-                said = counts @ word_evidence(present, absent, Delta)[:, i]
-                Delta[i] = updated_labels(np.array([-1]), log_odds[d, [i]] + said)[0]
-            moved = np.abs(Delta - before).max()
-        n_unsettled += moved > stopping.tolerance
+            for i in range(len(Delta)):  # in turn: each class uses the updated classes before it
+                evidence_i = counts @ word_evidence(present, absent, Delta)[:, i]
+                Delta[i] = updated_labels(np.array([-1]), log_odds[d, [i]] + evidence_i)[0]
+            change = np.abs(Delta - before).max()
+        n_unsettled += change > limits.tolerance
         beliefs[d] = Delta
         evidence[d] = counts @ word_evidence(present, absent, Delta)
     return WordEvidence(evidence, beliefs, n_unsettled)
 
 
 def word_evidence(present: Array, absent: Array, Delta: Array) -> Array:
-    """(words, classes): log-odds that a word gives each class, given what the other classes explain of it."""
+    """(words, classes): log-odds of each class from each word, given the probabilities of the other classes."""
     own = Delta * present + (1 - Delta) * absent
     rest = np.maximum(own.sum(axis=1, keepdims=True) - own, 0.0)
     evidence: Array = np.log((rest + present) / (rest + absent))
     return evidence
+
+
+def label_sets(log_odds: Array, known: NDArray[np.int8], log_weights: Array, rates: Array) -> LabelSetResult:
+    """Posterior of labels under a mixture of profiles, label sets summed out (maths, eq. 43).
+
+    ``rates`` is (classes, profiles). Evidence enters as two weights per class, the larger scaled to 1.
+    """
+    n_docs, n_classes = log_odds.shape
+    n_profiles = len(log_weights)
+    label_probs = np.empty((n_docs, n_classes))
+    profile_probs = np.empty((n_docs, n_profiles))
+    log_likelihoods = np.empty(n_docs)
+    label_sums = np.zeros((n_classes, n_profiles))
+    for d in range(n_docs):
+        unknown = known[d] < 0
+        log_scale = np.where(unknown, np.maximum(log_odds[d], 0.0), np.where(known[d] == 1, log_odds[d], 0.0))
+        present = np.where(unknown, np.exp(np.minimum(log_odds[d], 0.0)), known[d] == 1)
+        absent = np.where(unknown, np.exp(np.minimum(-log_odds[d], 0.0)), known[d] == 0)
+        factors = np.maximum(absent[:, None] * (1.0 - rates) + present[:, None] * rates, MIN_FACTOR)
+        scores = log_weights + np.log(factors).sum(axis=0)
+        shares = np.exp(scores - scores.max())
+        profile_probs[d] = shares / shares.sum()
+        joint = profile_probs[d] * present[:, None] * rates / factors
+        label_sums += joint
+        label_probs[d] = np.where(unknown, np.minimum(joint.sum(axis=1), 1.0), known[d])
+        log_likelihoods[d] = log_scale.sum() + scores.max() + np.log(shares.sum())
+    return LabelSetResult(label_probs, profile_probs, log_likelihoods, label_sums)

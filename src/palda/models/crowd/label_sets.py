@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import betaln, gammaln
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from palda import kernels
 
+if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from palda.kernels import SetResult
+    from palda.kernels import LabelSetResult
 
     Array = NDArray[np.float64]
 
@@ -95,7 +95,7 @@ def profile_e_step(log_odds: Array, known: NDArray[np.int8], profiles: Profiles)
     ``known`` is 1 or 0 where the label is certain and -1 where it is not. ``log_odds`` must be finite: what is certain
     is said by ``known``. There the log-odds only count towards the likelihood.
     """
-    found = _kernel()(
+    found: LabelSetResult = kernels.active().label_sets(
         np.require(log_odds, np.float64, ["C"]),
         np.require(known, np.int8, ["C"]),
         np.log(profiles.weights),
@@ -103,15 +103,6 @@ def profile_e_step(log_odds: Array, known: NDArray[np.int8], profiles: Profiles)
     )
     stats = ProfileStats(found.profile_probs.sum(axis=0), found.label_sums.T)
     return SetPosterior(found.label_probs, found.profile_probs, found.log_likelihoods, stats)
-
-
-def _kernel() -> Callable[[Array, NDArray[np.int8], Array, Array], SetResult]:
-    from palda import kernels
-
-    readable = kernels.active().__name__.endswith("reference")
-    from palda.kernels import profiles
-
-    return profiles.reference_label_sets if readable else profiles.label_sets
 
 
 def profile_m_step(stats: ProfileStats, prior: ProfilePrior) -> Profiles:
