@@ -62,7 +62,7 @@ def test_missing_invalid_and_newer_model_files_are_refused(
         (None, "there is no such file"),
         ("", "is empty"),
         (HEADER, "has a header but no rows"),
-        (f"{HEADER}news-0001,annotator-01,arts,\n", "not a single vote"),
+        (f"{HEADER}news-0001,annotator-01,arts,\n", "has no votes"),
         ("doc,who,label,value\nnews-0001,annotator-01,arts,1\n", "pass --column annotator=..."),
         ("name,annotator,label,value\nnews-0001,annotator-01,arts,1\n", "no column for the doc"),
     ],

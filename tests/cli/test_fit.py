@@ -188,7 +188,7 @@ def test_votes_are_read_from_standard_input(
     [
         ("votes.csv", "doc,annotator,label,value\n", "has a header but no rows"),
         ("votes.csv", "", "is empty"),
-        ("votes.csv", "doc,annotator,label,value\nnews-0001,ann,arts,\n", "not a single vote"),
+        ("votes.csv", "doc,annotator,label,value\nnews-0001,ann,arts,\n", "has no votes"),
         ("votes.csv", "doc,who,label,value\nnews-0001,ann,arts,1\n", "pass --column annotator=..."),
         ("votes.csv", "doc,annotator,label,value\nnews-0001,ann,arts,maybe\n", "row 2, column 'value'"),
         ("votes.csv", "doc,annotator,label,value\nnews-9999,ann,arts,1\n", "news-9999"),

@@ -17,7 +17,7 @@ import pytest
 
 import palda as library
 from palda import CrowdPALDA
-from palda.io import open_shards, read_dataset, read_gold
+from palda.io import open_shards, read, read_gold
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Palda, World
@@ -37,7 +37,7 @@ def test_the_summary_shows_what_is_in_the_folder(palda: Palda, world: World, tmp
     assert lines["classes"].startswith("10: ")
     assert lines["written"].startswith(f"{target} (3 shards, ")
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
-    dataset = read_dataset(world.documents, world.votes)
+    dataset = read(world.documents, world.votes)
     folder = open_shards(target)
     assert folder.votes.take(slice(None), named=True) == dataset.votes
     np.testing.assert_array_equal(folder.texts(), dataset.corpus.texts)  # type: ignore[union-attr]

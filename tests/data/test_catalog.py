@@ -12,7 +12,7 @@ import pytest
 
 from palda.data import Corpus, Dataset, Values
 from palda.errors import DataError, PaldaError
-from palda.io import catalog
+from palda.io import catalog, files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,13 +174,11 @@ def test_mulan_sets_have_the_sizes_of_the_paper(
 @pytest.mark.data
 @pytest.mark.parametrize("name", catalog.names())
 def test_checksums_are_those_of_the_files(data_folder: Path, name: str) -> None:
-    from palda.io import read_bytes
-
     source = catalog._SOURCES[name]
     found = catalog._files_in(data_folder / source.folder, source)
     assert found is not None
     for file, path in found.items():
-        assert hashlib.sha256(read_bytes(path)).hexdigest() == source.checksums[file]
+        assert hashlib.sha256(files.read_bytes(path)).hexdigest() == source.checksums[file]
 
 
 @pytest.fixture(scope="module")

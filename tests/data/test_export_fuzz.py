@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from palda.data import Dataset
 from palda.errors import PaldaError
-from palda.io import moment, read_doccano, read_labelstudio, read_mturk, read_prodigy, read_toloka
+from palda.io import read_doccano, read_labelstudio, read_mturk, read_prodigy, read_toloka
+from palda.io.exports import rows as export_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -227,5 +228,5 @@ def test_deep_nesting_is_refused_or_read(tmp_path: Path, name: str) -> None:
     | st.from_regex(r"[A-Z][a-z]{2} [A-Z][a-z]{2} \d{1,3} \d\d:\d\d:\d\d [A-Z+0-9]{1,5} \d{1,6}", fullmatch=True)
 )
 def test_a_time_is_a_number_or_none(value: object) -> None:
-    time = moment(value)
+    time = export_rows.moment(value)
     assert time is None or isinstance(time, float)

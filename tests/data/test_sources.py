@@ -1,4 +1,4 @@
-"""Documents and votes from whatever files people have."""
+"""Documents and votes from any supported file."""
 
 from __future__ import annotations
 
@@ -13,18 +13,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from palda.data import Documents, Values
+from palda import Votes, read, read_votes, write_shards
+from palda.data import Corpus, Dataset, Documents, Values
 from palda.errors import DataError
-from palda.io import (
-    ReadOptions,
-    guess_format,
-    read_any_votes,
-    read_chunks,
-    read_dataset,
-    read_gold,
-    read_table,
-    stream_documents,
-)
+from palda.io import read_any_votes, read_chunks, read_gold, read_table, sources, stream_documents
 
 ROWS = [{"doc": f"d{number}", "text": f'a "quoted"\nline, {number}', "n": number} for number in range(10)]
 
@@ -119,10 +111,52 @@ EXPORTS: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize("platform", EXPORTS)
-def test_exports_give_themselves_away(tmp_path: Path, platform: str) -> None:
+def test_platforms_are_recognised_by_their_columns(tmp_path: Path, platform: str) -> None:
     name, content = EXPORTS[platform]
     (tmp_path / name).write_text(content if isinstance(content, str) else json.dumps(content))
-    assert guess_format(tmp_path / name) == platform
+    assert sources.guess_format(tmp_path / name) == platform
+
+
+@pytest.mark.parametrize("platform", [name for name in EXPORTS if name != "table"])
+def test_read_votes_of_an_export_recommends_read(tmp_path: Path, platform: str) -> None:
+    name, content = EXPORTS[platform]
+    (tmp_path / name).write_text(content if isinstance(content, str) else json.dumps(content))
+    with pytest.raises(DataError, match=rf"{name}: is an export of {platform}.* use palda\.read\(\.\.\.\)\.votes"):
+        read_votes(tmp_path / name)
+
+
+def test_read_votes_of_a_folder_recommends_read(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"is a folder or an archive.* use palda\.read"):
+        read_votes(tmp_path)
+
+
+def test_read_takes_an_arff_file_with_the_xml_file_of_its_labels(tmp_path: Path) -> None:
+    (tmp_path / "music-train.arff").write_text(
+        "@relation m\n@attribute tempo numeric\n@attribute calm {0,1}\n@data\n0.5,1\n0.7,0\n"
+    )
+    (tmp_path / "music.xml").write_text(
+        '<labels xmlns="http://mulan.sourceforge.net/labels"><label name="calm"></label></labels>'
+    )
+    dataset = read(tmp_path / "music-train.arff")
+    assert (dataset.classes.tolist(), dataset.gold.tolist()) == (["calm"], [[1], [0]])
+    assert dataset.X.tolist() == [[0.5], [0.7]]
+    assert read(tmp_path / "music-train.arff", classes=["calm"]).gold.tolist() == [[1], [0]]
+    with pytest.raises(DataError, match="blank does not apply to ARFF files"):
+        read(tmp_path / "music-train.arff", blank="none")
+
+
+def test_read_takes_a_shard_folder(tmp_path: Path) -> None:
+    votes = Votes.from_records([("d1", "ann", "x", 1), ("d2", "bob", "x", 0)])
+    whole = Dataset.of(Corpus.from_counts([[1, 0], [0, 2]], doc_ids=["d1", "d2"]), votes)
+    write_shards(tmp_path / "corpus", whole)
+    assert read(tmp_path / "corpus") == whole
+    with pytest.raises(DataError, match="is a shard folder"):
+        read(tmp_path / "corpus", partial=True)
+
+
+def test_an_unknown_option_is_a_type_error(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="colour"):
+        read(tmp_path, colour="red")
 
 
 def test_archives_and_folders_are_doccano(tmp_path: Path) -> None:
@@ -130,11 +164,11 @@ def test_archives_and_folders_are_doccano(tmp_path: Path) -> None:
         for user in ("ann", "bob"):
             lines = [json.dumps({"id": k, "text": f"text {k}", "label": ["x"] if k else ["y"]}) for k in range(3)]
             archive.writestr(f"{user}.jsonl", "\n".join(lines))
-    assert guess_format(tmp_path) == "doccano"
+    assert sources.guess_format(tmp_path) == "doccano"
     with pytest.raises(DataError, match="are not known"):
-        guess_format((tmp_path / "e.zip").rename(tmp_path / "e.xlsx"))
+        sources.guess_format((tmp_path / "e.zip").rename(tmp_path / "e.xlsx"))
     (tmp_path / "e.xlsx").rename(tmp_path / "e.zip")
-    dataset = read_dataset(tmp_path / "e.zip")
+    dataset = read(tmp_path / "e.zip")
     assert dataset.classes.tolist() == ["x", "y"]
     assert len(read_any_votes(tmp_path / "e.zip")) == 12
 
@@ -147,7 +181,7 @@ def test_votes_of_an_export_join_documents_by_id(tmp_path: Path) -> None:
     ]  # fmt: skip
     (tmp_path / "votes.jsonl").write_text("\n".join(map(json.dumps, lines)))
     (tmp_path / "documents.csv").write_text("doc,text,gold_a\n1,one,0\n2,two,\n3,three,1\n")
-    dataset = read_dataset(tmp_path / "documents.csv", tmp_path / "votes.jsonl")
+    dataset = read(tmp_path / "documents.csv", tmp_path / "votes.jsonl")
     assert dataset.doc_ids.tolist() == ["1", "2", "3"]
     assert dataset.votes.per_pair().tolist() == [[1, 1], [1, 1], [0, 0]]
     assert dataset.gold.tolist() == [[0, -1], [-1, -1], [1, -1]]
@@ -156,12 +190,10 @@ def test_votes_of_an_export_join_documents_by_id(tmp_path: Path) -> None:
 def test_options_that_a_platform_does_not_have_are_refused(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text(EXPORTS["mturk"][1])
     with pytest.raises(DataError, match="layout does not apply to exports of mturk"):
-        read_dataset(tmp_path / "e.csv", options=ReadOptions(layout="long"))
+        read(tmp_path / "e.csv", layout="long")
     with pytest.raises(DataError, match="excel"):
-        read_dataset(tmp_path / "e.csv", options=ReadOptions(format="excel"))
-    assert read_dataset(tmp_path / "e.csv", options=ReadOptions(question="label", text="text")).classes.tolist() == [
-        "a"
-    ]
+        read(tmp_path / "e.csv", format="excel")
+    assert read(tmp_path / "e.csv", question="label", text="text").classes.tolist() == ["a"]
 
 
 # one table
@@ -170,7 +202,7 @@ def test_options_that_a_platform_does_not_have_are_refused(tmp_path: Path) -> No
 def test_one_table_gives_each_document_once_in_order(tmp_path: Path) -> None:
     path = tmp_path / "all.csv"
     path.write_text("item,sentence,who,a,b\nz,last,x,1,0\ny,first,x,0,\nz,last,w,1,1\n")
-    dataset = read_dataset(path, options=ReadOptions(columns=(("annotator", "who"),)))
+    dataset = read(path, columns={"annotator": "who"})
     assert isinstance(dataset.corpus, Documents)
     assert dataset.doc_ids.tolist() == ["z", "y"]
     assert dataset.corpus.texts.tolist() == ["last", "first"]
@@ -187,13 +219,13 @@ def test_one_table_gives_each_document_once_in_order(tmp_path: Path) -> None:
         ("doc,text\nd,one\n", "give the file with the votes"),
         ("doc,annotator,label,value\nd,x,a,1\n", "give the documents"),
         ("text,annotator,label,value\none,x,a,1\n", "no column of document ids"),
-        ("doc,text,annotator,label,value\nd,one,x,a,\n", "not a single vote"),
+        ("doc,text,annotator,label,value\nd,one,x,a,\n", "has no votes"),
     ],
 )
-def test_what_is_wrong_with_one_table_is_said(tmp_path: Path, content: str, message: str) -> None:
+def test_a_single_table_without_texts_votes_or_ids_is_refused(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "all.csv").write_text(content)
     with pytest.raises(DataError, match=message):
-        read_dataset(tmp_path / "all.csv")
+        read(tmp_path / "all.csv")
 
 
 # known labels
@@ -204,7 +236,7 @@ def test_what_is_wrong_with_one_table_is_said(tmp_path: Path, content: str, mess
     ["doc,label,value\nd2,b,1\nd2,a,0\n", "doc,b,a\nd2,1,0\n", 'doc,labels\nd2,"[""b""]"\n'],
     ids=["long", "wide", "lists"],
 )
-def test_known_labels_come_in_every_layout(tmp_path: Path, content: str) -> None:
+def test_gold_labels_are_read_in_every_layout(tmp_path: Path, content: str) -> None:
     (tmp_path / "gold.csv.gz").write_bytes(gzip.compress(content.encode()))
     gold = read_gold(tmp_path / "gold.csv.gz", ["d1", "d2"], ["a", "b"])
     np.testing.assert_array_equal(gold, [[-1, -1], [0, 1]])
@@ -213,20 +245,20 @@ def test_known_labels_come_in_every_layout(tmp_path: Path, content: str) -> None
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("doc,annotator,label,value\nd1,x,a,1\n", "column 'annotator': known labels have no annotators"),
+        ("doc,annotator,label,value\nd1,x,a,1\n", "column 'annotator': gold labels have no annotators"),
         ("doc,label,value\nd9,a,1\n", "gold.csv, row 2, column 'doc'"),
         ("doc,label,value\nd1,z,1\n", "gold.csv, row 2, column 'label'"),
         ("doc,label,value\nd1,a,1\nd1,a,0\n", "gold.csv, row 3"),
     ],
 )
-def test_what_is_wrong_with_known_labels_is_said(tmp_path: Path, content: str, message: str) -> None:
+def test_wrong_gold_labels_are_refused(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "gold.csv").write_text(content)
     with pytest.raises(DataError, match=message):
         read_gold(tmp_path / "gold.csv", ["d1", "d2"], ["a", "b"])
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
-def test_an_id_that_stands_twice_is_noticed_however_far_apart(tmp_path: Path, suffix: str) -> None:
+def test_duplicate_ids_are_found_across_chunks(tmp_path: Path, suffix: str) -> None:
     frame = pd.DataFrame({"doc": [f"d{row}" for row in range(50)] + ["d3"], "text": "some words"})
     path = tmp_path / f"new.{suffix}"
     writers = {"csv": frame.to_csv, "parquet": frame.to_parquet}
@@ -239,7 +271,7 @@ def test_an_id_that_stands_twice_is_noticed_however_far_apart(tmp_path: Path, su
         list(stream_documents(path, size=4))
 
 
-def test_ids_that_only_look_alike_are_let_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_that_share_a_hash_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palda.io.sources.hash", len, raising=False)  # "d0" to "d8" are equally long
     path = tmp_path / "new.csv"
     path.write_text("doc,text\n" + "".join(f"d{row},words\n" for row in range(9)))

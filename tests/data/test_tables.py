@@ -260,7 +260,7 @@ def test_broken_compression_missing_files_and_unknown_kinds_are_said(tmp_path: P
     assert "damaged or cut short" in message(path)
     assert "there is no such file" in message(tmp_path / "none.csv")
     assert "files ending in '.xlsx' are not known" in message(write(tmp_path, "v.xlsx", LONG))
-    assert "cannot be read" in message(tmp_path)
+    assert "is a folder or an archive, not a table of votes" in message(tmp_path)
 
 
 def test_jsonl_faults_name_the_line(tmp_path: Path) -> None:

@@ -74,12 +74,12 @@ def read_files(
     import numpy as np
 
     from palda.data import BLANK
-    from palda.io import ReadOptions, read_dataset, read_gold
+    from palda.io import read, read_gold
 
     if str(documents) == "-" and str(votes) == "-":
         raise PaldaError("only one of the files can be standard input")
     with regular_file(documents) as documents_file, regular_file(votes) as votes_file:
-        dataset = read_dataset(documents_file, votes_file, ReadOptions(**reading))
+        dataset = read(documents_file, votes_file, **reading)
     if ignore_gold_columns:
         dataset = replace(dataset, gold=np.full_like(dataset.gold, BLANK))
     if gold is None:

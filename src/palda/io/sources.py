@@ -1,4 +1,4 @@
-"""One way in for documents and votes in whatever files people have them: tables, or exports of labelling platforms."""
+"""One way to read documents and votes from any file: tables, exports of labelling platforms, ARFF, shard folders."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from palda.data import Dataset, Documents, Votes, factorize, names_array, validation
 from palda.errors import DataError
+from palda.io.exports import is_archive, platform_of
 from palda.io.files import Table, file_name
 from palda.io.table_files import as_table, read_chunks
 from palda.io.tables import read_documents, read_votes
@@ -30,120 +31,190 @@ __all__ = [
     "DocumentChunk",
     "ReadOptions",
     "guess_format",
+    "read",
     "read_any_votes",
-    "read_dataset",
     "read_gold",
     "read_gold_votes",
     "stream_documents",
 ]
 
 
-class _Platform(NamedTuple):
-    """A reader of exports, and what it calls the options that it has."""
+class _Reader(NamedTuple):
+    """A reader of one format, and its names for the fields of ``ReadOptions`` that it supports."""
 
     module: str
     function: str
     options: dict[str, str]
 
 
-_PLATFORMS = {
-    "labelstudio": _Platform(
-        "palda.io.exports.labelstudio", "read_labelstudio", {"text": "text", "question": "from_name"}
+_COMMON = {name: name for name in ("classes", "partial", "duplicates", "encoding")}
+_READERS = {
+    "labelstudio": _Reader(
+        "palda.io.exports.labelstudio", "read_labelstudio", _COMMON | {"text": "text", "question": "from_name"}
     ),
-    "doccano": _Platform(
-        "palda.io.exports.doccano", "read_doccano", {"text": "text", "question": "label", "blank": "empty"}
+    "doccano": _Reader(
+        "palda.io.exports.doccano", "read_doccano", _COMMON | {"text": "text", "question": "label", "blank": "empty"}
     ),
-    "prodigy": _Platform("palda.io.exports.prodigy", "read_prodigy", {"id": "id", "text": "text"}),
-    "mturk": _Platform(
-        "palda.io.exports.mturk", "read_mturk", {"id": "id", "text": "text", "question": "answer", "blank": "blank"}
+    "prodigy": _Reader("palda.io.exports.prodigy", "read_prodigy", _COMMON | {"id": "id", "text": "text"}),
+    "mturk": _Reader(
+        "palda.io.exports.mturk", "read_mturk",
+        _COMMON | {"id": "id", "text": "text", "question": "answer", "blank": "blank"},
     ),
-    "toloka": _Platform(
-        "palda.io.exports.toloka", "read_toloka", {"id": "id", "text": "text", "question": "output", "blank": "blank"}
+    "toloka": _Reader(
+        "palda.io.exports.toloka", "read_toloka",
+        _COMMON | {"id": "id", "text": "text", "question": "output", "blank": "blank"},
     ),
 }  # fmt: skip
-_EVERY_PLATFORM = ("classes", "partial", "duplicates", "encoding")
-FORMATS = ("auto", "table", *_PLATFORMS)
-
-# Columns or fields by which an export gives itself away: all of one of the sets are there.
-_MARKS: dict[str, tuple[frozenset[str], ...]] = {
-    "labelstudio": (
-        frozenset({"data", "annotations"}), frozenset({"data", "completions"}),
-        frozenset({"annotation_id", "lead_time"}),
-    ),
-    "prodigy": (frozenset({"_input_hash", "answer"}), frozenset({"_session_id", "answer"})),
-    "mturk": (frozenset({"HITId", "WorkerId"}),),
-    "toloka": (frozenset({"ASSIGNMENT:worker_id"}),),
-}  # fmt: skip
+FORMATS = ("auto", "table", *_READERS)
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What readers may be told about files; the defaults suit files that follow the usual names."""
+    """Options of ``palda.read``, which documents them; the defaults suit files with the usual column names."""
 
     format: str = "auto"
-    """One of ``FORMATS``; ``"auto"`` looks at the file."""
     id: str | None = None
-    """Column of document ids."""
     text: str | None = None
-    """Column of texts."""
     question: str | None = None
-    """Which question of an export holds the labels, where there are several."""
     classes: tuple[str, ...] | None = None
-    """Classes in the order wanted; any other is an error."""
     layout: str = "auto"
-    """Layout of a table of votes: ``"long"``, ``"wide"`` or ``"lists"``."""
     partial: bool = False
-    """A class that a list does not name was not judged, rather than absent."""
     blank: str | None = None
-    """What a blank cell means: ``"abstained"`` or ``"none"``."""
     present_at: float | None = None
-    """Cells are scores, and a score from here up means "present"."""
     columns: tuple[tuple[str, str], ...] = ()
-    """Roles (annotator, label, labels, value, time) and the columns of votes that play them, if not named so."""
     ignore: tuple[str, ...] = ()
-    """Columns of votes to leave out."""
     duplicates: str = "error"
-    """What counts when one annotator contradicts themselves: ``"last"``, ``"first"``, ``"drop"`` or ``"error"``."""
     encoding: str | None = None
-    """Encoding of text files that are not UTF-8."""
+
+    def __post_init__(self) -> None:
+        validation.require_choice(self.format, FORMATS, "format")
+        if self.classes is not None:
+            object.__setattr__(self, "classes", tuple(self.classes))
+        object.__setattr__(self, "columns", tuple(dict(self.columns).items()))
+        object.__setattr__(self, "ignore", tuple(self.ignore))
 
 
 _DEFAULTS = ReadOptions()
 
 
-def read_dataset(documents: Source, votes: Source | None = None, options: ReadOptions = _DEFAULTS) -> Dataset:
-    """Documents and the votes on them, from two files or from one that holds both.
+def read(path: Source, votes: Source | None = None, **options: Any) -> Dataset:
+    r"""Read documents, votes and gold labels from any supported file, recognised by its content.
 
-    One file is an export of a labelling platform, or a table with a row an answer that repeats the text: documents,
-    annotators and labels. Votes and documents of two files are joined by id. Columns ``gold_<class>`` of a table of
-    documents are known labels; so are answers that a platform marks as such.
+    Supported are tables (CSV, TSV, JSON lines, JSON, Parquet; each also gzipped), exports of Label Studio, doccano,
+    Prodigy, Mechanical Turk and Toloka, ARFF files with Mulan's XML file of labels beside them, and shard folders.
+
+    Parameters
+    ----------
+    path : str or path-like
+        With ``votes``: a table of documents. Alone: a file or folder that holds documents and votes (an export, or a
+        table with one row per answer that repeats the text), documents and gold labels (ARFF), or a shard folder.
+    votes : str or path-like, optional
+        Table or export with the votes, which are matched to the documents by id.
+    format : {"auto", "table", "labelstudio", "doccano", "prodigy", "mturk", "toloka"}, default "auto"
+        Format of the file that holds the votes.
+    id, text : str, optional
+        Columns of document ids and of texts, if they do not have one of the usual names.
+    question : str, optional
+        Question of an export that holds the labels, if there are several.
+    classes : sequence of str, optional
+        Classes in the wanted order; any other class is an error. By default all classes that occur, sorted.
+    layout : {"auto", "long", "wide", "lists"}, default "auto"
+        Layout of a table of votes; see ``read_votes``.
+    partial : bool, default False
+        Treat classes that a list does not name as not judged (default: absent).
+    blank : {"abstained", "none"}, optional
+        Meaning of a blank cell in a column of lists: no judgement, or no class applies.
+    present_at : float, optional
+        Cells are scores; a score of at least this value means "present".
+    columns : mapping of str to str, optional
+        Columns of the votes by role ("annotator", "label", "labels", "value", "time"), if they do not have one of the
+        usual names.
+    ignore : sequence of str, optional
+        Columns of the votes to leave out.
+    duplicates : {"error", "last", "first", "drop"}, default "error"
+        Vote to keep if an annotator contradicts themselves.
+    encoding : str, optional
+        Encoding of text files that are not UTF-8.
+
+    Returns
+    -------
+    Dataset
+        ``corpus`` (``Documents``, ``Values`` or ``Corpus``), ``votes`` and ``gold``, over the same documents in the
+        same order. Columns ``gold_<class>`` of a table of documents are gold labels, and so are answers that a
+        platform marks as such.
+
+    Raises
+    ------
+    DataError
+        If a file cannot be read. The message names file, row and column and says what to do.
+
+    See Also
+    --------
+    read_documents, read_votes : Read one table.
+
+    Examples
+    --------
+    >>> import palda, tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     documents, votes = Path(folder, "documents.csv"), Path(folder, "votes.csv")
+    ...     _ = documents.write_text("doc,text\nd1,ships carry wheat\nd2,wheat prices rise\n")
+    ...     _ = votes.write_text("doc,annotator,labels\nd1,ann,trade\nd2,bob,trade;markets\n")
+    ...     dataset = palda.read(documents, votes)
+    >>> len(dataset), dataset.classes.tolist(), len(dataset.votes)
+    (2, ['markets', 'trade'], 4)
     """
-    validation.require_choice(options.format, FORMATS, "format")
+    chosen = ReadOptions(**options)
     if votes is not None:
-        found = read_documents(_no_votes(documents, options), id=options.id, text=options.text)
-        given = read_any_votes(votes, replace(options, id=None, text=None), documents=found)
-        gold = found.gold(given.classes) if isinstance(found, Documents) else None
-        return Dataset.of(found, given, gold)
-    kind = _format(documents, options)
-    dataset = _combined_table(documents, options) if kind == "table" else _export(kind, documents, options)
-    _require_votes(dataset.votes, documents)
+        documents = read_documents(_documents_table(path, chosen), id=chosen.id, text=chosen.text)
+        found = read_any_votes(votes, replace(chosen, id=None, text=None), documents=documents)
+        gold = documents.gold(found.classes) if isinstance(documents, Documents) else None
+        return Dataset.of(documents, found, gold)
+    if chosen.format == "auto" and (Path(path) / "manifest.json").is_file():
+        return _shard_folder(path, chosen)
+    if chosen.format == "auto" and ".arff" in (suffix.lower() for suffix in Path(path).suffixes[-2:]):
+        return _arff(path, chosen)
+    kind = _format(path, chosen)
+    dataset = _combined_table(path, chosen) if kind == "table" else _export(kind, path, chosen)
+    _require_votes(dataset.votes, path)
     return dataset
 
 
-def _no_votes(path: Source, options: ReadOptions) -> Table:
-    """Table of documents, which is not that of votes given in its place."""
+def _shard_folder(path: Source, options: ReadOptions) -> Dataset:
+    from palda.io.shards import open_shards
+
+    folder = open_shards(path)
+    if options != _DEFAULTS:
+        raise DataError("is a shard folder, whose files were read already; leave the options out", file=str(path))
+    return folder.dataset()
+
+
+def _arff(path: Source, options: ReadOptions) -> Dataset:
+    """Features and gold labels of an ARFF file; ``NAME.xml`` beside ``NAME.arff`` or ``NAME-train.arff`` has labels."""
+    from palda.io.corpora.arff import read_arff
+
+    unsupported = [name for name in _given(options) if name != "classes"]
+    if unsupported:
+        raise DataError(f"{unsupported[0]} does not apply to ARFF files; leave it out", file=file_name(path))
+    stem = Path(path).name.lower().partition(".arff")[0]
+    names = [Path(path).with_name(Path(path).name[: len(one)] + ".xml") for one in (stem, stem.partition("-")[0])]
+    labels = next((xml for xml in names if xml.is_file()), None)
+    return read_arff(path, labels if options.classes is None else None, label_names=options.classes)
+
+
+def _documents_table(path: Source, options: ReadOptions) -> Table:
+    """Table of documents; a table of votes in its place is an error."""
     table = as_table(path, options.encoding)
     header = list(table.frame.columns)
     if options.text is None and validation.find_column(header, "text", None, table.where) is None:
         annotator = validation.find_column(header, "annotator", None, table.where)
         if annotator is not None:
-            table.where.fail("holds annotators but no texts; give the documents first, then the votes", None, annotator)
+            table.where.fail("has annotators but no texts; give the documents first, then the votes", None, annotator)
     return table
 
 
 def read_any_votes(path: Source, options: ReadOptions = _DEFAULTS, documents: Any = None) -> Votes:
     """Votes from a table or from an export of a labelling platform; at least one."""
-    validation.require_choice(options.format, FORMATS, "format")
     kind = _format(path, options)
     if kind == "table":
         votes = read_votes(as_table(path, options.encoding), documents, **_vote_options(options))
@@ -161,9 +232,9 @@ def read_any_votes(path: Source, options: ReadOptions = _DEFAULTS, documents: An
 def read_gold(
     path: Source, doc_ids: Iterable[str], classes: Iterable[str], encoding: str | None = None
 ) -> NDArray[np.int8]:
-    """Known labels (documents, classes), -1 where unknown, from a table in any layout of votes, without annotators.
+    """Gold labels (documents, classes), -1 if unknown, from a table in any layout of votes without annotators.
 
-    Documents and classes that the caller does not know are an error.
+    Unknown documents and classes are an error.
     """
     axis, names = list(doc_ids), list(classes)
     votes = read_gold_votes(path, names, encoding, axis)
@@ -175,25 +246,24 @@ def read_gold(
 def read_gold_votes(
     path: Source, classes: Iterable[str], encoding: str | None = None, documents: Iterable[str] | None = None
 ) -> Votes:
-    """Known labels as the votes of somebody who is always right; by default the documents are those that occur."""
+    """Gold labels as votes of a single annotator; by default the documents are those that occur."""
     table = as_table(path, encoding)
     clash = validation.find_column(list(table.frame.columns), "annotator", None, table.where)
     if clash is not None:
-        table.where.fail("known labels have no annotators; remove the column, or is this a file of votes?", None, clash)
+        table.where.fail("gold labels have no annotators; remove the column, or is this a file of votes?", None, clash)
     return read_votes(replace(table, frame=table.frame.assign(annotator="gold")), documents, classes=classes)
 
 
 def guess_format(path: Source, encoding: str | None = None) -> str:
-    """Which platform exported a file, from its name and the names in its first record; ``"table"`` if none did."""
-    if Path(path).is_dir() or Path(path).suffix.lower() == ".zip":
+    """Platform that exported a file, from its suffix and the names in its first record; ``"table"`` for other files."""
+    if is_archive(path):
         return "doccano"
     chunk = next(read_chunks(path, 1, encoding))
-    names = set(chunk.table.frame.columns)
-    return next((kind for kind, marks in _MARKS.items() if any(mark <= names for mark in marks)), "table")
+    return platform_of(chunk.table.frame.columns) or "table"
 
 
 class DocumentChunk(NamedTuple):
-    """Some documents of a file, and what share of it has been read with them."""
+    """Some documents of a file, and the share of the file that has been read so far."""
 
     documents: Documents | Values
     share: float
@@ -226,9 +296,9 @@ def stream_documents(
     encoding: str | None = None,
     size: int = 1000,
 ) -> Iterator[DocumentChunk]:
-    """Documents of a table of any length, ``size`` at a time; which columns matter is settled by the first rows.
+    """Documents of a table of any length, ``size`` at a time; the first rows determine which columns are used.
 
-    Of documents that went by only a number of 8 bytes is kept, to notice an id that stands twice.
+    A hash of 8 bytes per document is kept, to find duplicate ids.
     """
     seen = _SeenIds()
     kind: type[Documents | Values] | None = None
@@ -241,7 +311,7 @@ def stream_documents(
             if isinstance(found, Documents):
                 columns = [name for name in table.frame.columns if name != id and name not in found.fields]
         elif type(found) is not kind:
-            table.where.fail("a column of numbers holds text from here on; numbers or blanks are needed", 0)
+            table.where.fail("a column of numbers holds text here; it needs numbers or blanks", 0)
         for place in seen.add(found.doc_ids):
             before = _row_of(found.doc_ids[place], path, str(id), size, encoding, table.where.row(place))
             if before is not None:
@@ -251,7 +321,7 @@ def stream_documents(
 
 
 def _row_of(name: str, path: Source, id_column: str, size: int, encoding: str | None, end: int) -> int | None:
-    """Row before ``end`` in which a document stands; None if there is none, and two ids merely look alike."""
+    """Row of a document before row ``end``; None if there is none, and two ids only share a hash."""
     for table, _ in read_chunks(path, size, encoding):
         ids = names_array(table.frame[id_column])
         row = next((table.where.row(place) for place, other in enumerate(ids) if other == name), end)
@@ -266,7 +336,7 @@ def _format(path: Source, options: ReadOptions) -> str:
 
 def _require_votes(votes: Votes, path: Source) -> None:
     if not len(votes):
-        raise DataError("holds not a single vote; at least one 1 or 0 is needed", file=file_name(path))
+        raise DataError("has no votes; at least one 1 or 0 is needed", file=file_name(path))
 
 
 def _vote_options(options: ReadOptions) -> dict[str, Any]:
@@ -275,33 +345,36 @@ def _vote_options(options: ReadOptions) -> dict[str, Any]:
     return given | {"ignore": list(options.ignore), "doc": options.id, **dict(options.columns)}
 
 
+def _given(options: ReadOptions) -> dict[str, Any]:
+    """Options that differ from their default."""
+    values = {spec.name: getattr(options, spec.name) for spec in fields(options)}
+    return {name: value for name, value in values.items() if value != getattr(_DEFAULTS, name)}
+
+
 def _export(kind: str, path: Source, options: ReadOptions) -> Dataset:
-    """Dataset by the reader of a platform, which is told of nothing but the options that it has."""
-    platform = _PLATFORMS[kind]
-    known = platform.options | {name: name for name in _EVERY_PLATFORM}
-    given = {
-        spec.name: getattr(options, spec.name)
-        for spec in fields(options)
-        if spec.name != "format" and getattr(options, spec.name) != spec.default
-    }
+    """Dataset of an export, read with the options that its reader supports."""
+    reader = _READERS[kind]
+    given = _given(replace(options, format="auto"))
     for name in given:
-        if name not in known:
-            raise DataError(f"{name} does not apply to exports of {kind}; leave it out", file=file_name(path))
-    reader = getattr(import_module(platform.module), platform.function)
-    dataset: Dataset = reader(path, **{known[name]: value for name, value in given.items()})
+        if name not in reader.options:
+            raise DataError(
+                f"the option {name} does not apply to exports of {kind}; leave it out", file=file_name(path)
+            )
+    function = getattr(import_module(reader.module), reader.function)
+    dataset: Dataset = function(path, **{reader.options[name]: value for name, value in given.items()})
     return dataset
 
 
 def _combined_table(path: Source, options: ReadOptions) -> Dataset:
-    """Documents and votes from one table: a row an answer, the text repeated in each."""
+    """Documents and votes from one table with one row per answer, which repeats the text."""
     table = as_table(path, options.encoding)
     header = list(table.frame.columns)
     text = validation.find_column(header, "text", options.text, table.where)
     doc = validation.find_column(header, "doc", options.id, table.where)
     if validation.find_column(header, "annotator", dict(options.columns).get("annotator"), table.where) is None:
-        table.where.fail("holds documents but no annotators; give the file with the votes as well")
+        table.where.fail("has documents but no annotators; give the file with the votes as well")
     if text is None:
-        table.where.fail("holds votes but no texts; give the documents as well, or use aggregate")
+        table.where.fail("has votes but no texts; give the documents as well, or use aggregate")
     if doc is None:
         table.where.fail(
             f"no column of document ids among {validation.listed(header)}; name one 'doc' or pass id='...'"
@@ -323,5 +396,5 @@ def _distinct_documents(table: Table, doc: str, text: str) -> Documents:
     frame = table.frame[[doc, text]].iloc[first].astype(object).reset_index(drop=True)
     found = read_documents(Table(frame, table.where.subset(first)), id=doc, text=text)
     if not isinstance(found, Documents):
-        table.where.fail("holds no texts", None, text)
+        table.where.fail("has no texts", None, text)
     return found

@@ -29,6 +29,8 @@ from palda.data import (
 )
 from palda.errors import DataError, PaldaWarning
 from palda.io.annotations import records_from_matrix
+from palda.io.exports import is_archive, platform_of
+from palda.io.files import Table, file_name
 from palda.io.table_files import as_table
 
 if TYPE_CHECKING:
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Strings
-    from palda.io.files import Table
 
     Source = str | os.PathLike[str] | pd.DataFrame | Table
     Layout = Literal["auto", "long", "wide", "lists"]
@@ -228,10 +229,24 @@ def read_votes(
     -------
     Votes
     """
-    rows = vote_rows(
-        as_table(source, encoding), documents, classes=classes, layout=layout, partial=partial, present_at=present_at,
-        ignore=ignore, blank=blank, columns=columns,
-    )  # fmt: skip
+    if not isinstance(source, (pd.DataFrame, Table)) and is_archive(source):
+        raise DataError(
+            "is a folder or an archive, not a table of votes; if it is an export, use palda.read(...).votes",
+            file=file_name(source),
+        )
+    table = as_table(source, encoding)
+    try:
+        rows = vote_rows(
+            table, documents, classes=classes, layout=layout, partial=partial, present_at=present_at, ignore=ignore,
+            blank=blank, columns=columns,
+        )  # fmt: skip
+    except DataError:
+        platform = platform_of(table.frame.columns)
+        if platform is not None:
+            raise DataError(
+                f"is an export of {platform}, not a table of votes; use palda.read(...).votes", file=table.where.file
+            ) from None
+        raise
     if blank is None and rows.n_blank:
         warn_about_blanks(rows.n_blank, rows.first_blank)
     return rows.records.votes(duplicates)

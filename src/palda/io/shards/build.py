@@ -28,7 +28,7 @@ from palda.io.shards.vote_sorting import (
     votes_of_shard,
 )
 from palda.io.shards.writer import DOCS_PER_SHARD, UnfinishedFolder, write_names, write_part, write_words
-from palda.io.sources import ReadOptions, read_dataset, read_gold, read_gold_votes, stream_documents
+from palda.io.sources import ReadOptions, read, read_gold, read_gold_votes, stream_documents
 from palda.io.table_files import read_chunks
 from palda.io.versions import package_version
 
@@ -186,7 +186,7 @@ def _can_stream(sources: Sources, options: ReadOptions) -> bool:
 
 
 def _whole_plan(sources: Sources, treatment: Treatment, unfinished: UnfinishedFolder, tell: Watch) -> _Plan:
-    dataset = read_dataset(sources.documents, sources.votes, treatment.options)
+    dataset = read(sources.documents, sources.votes, **vars(treatment.options))
     tell("reading", 1.0, len(dataset))
     if sources.gold is not None:
         gold = read_gold(sources.gold, dataset.doc_ids, dataset.classes, treatment.options.encoding)

@@ -130,7 +130,7 @@ def scan_votes(path: Source, options: ReadOptions, watch: Watch) -> VoteFacts:
     if n_blank and options.blank is None:
         warn_about_blanks(n_blank, first_blank)
     if not n_votes:
-        raise DataError("holds not a single vote; at least one 1 or 0 is needed", file=file_name(path))
+        raise DataError("has no votes; at least one 1 or 0 is needed", file=file_name(path))
     axis = sorted(classes) if options.classes is None else names_array(options.classes).tolist()
     return VoteFacts(axis, sorted(annotators), layout, timed, unite)
 
