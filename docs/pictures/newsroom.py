@@ -39,7 +39,9 @@ def main() -> None:
     honest = ~adversarial
     right.plot([0, 1], [0, 1], color="#cccccc", zorder=0)
     right.scatter(quality[honest], estimated[honest], s=26, color=PALDA, label="honest")
-    right.scatter(quality[adversarial], estimated[adversarial], s=30, color=ADVERSARIAL, marker="^", label="adversarial")
+    right.scatter(
+        quality[adversarial], estimated[adversarial], s=30, color=ADVERSARIAL, marker="^", label="adversarial"
+    )
     right.set(xlabel="true quality of an annotator", ylabel="estimated quality", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
     right.set_aspect("equal")
     right.legend(loc="upper left", frameon=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
+import importlib
 import io
 import json
 import os
@@ -14,6 +15,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ PAGES = [
     ROOT / "SECURITY.md",
     *sorted(page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts),
 ]
+ARCHITECTURE, MATHS = ROOT / "docs" / "architecture.md", ROOT / "docs" / "maths.md"
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 N_TEXTS = 52  # a classifier is trained from 50 texts on
 ACCURACIES = np.linspace(0.97, 0.999, 8)  # with accurate annotators training takes few turns
@@ -222,6 +225,45 @@ def test_the_picture_of_the_report_is_taken_by_its_script(tmp_path: Path, monkey
     runpy.run_path(str(script), run_name="__main__")
     assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
     assert (ROOT / "docs" / "pictures" / "report.png").stat().st_size < 300_000
+
+
+def named_in_code(page: Path) -> list[str]:
+    """Text between backticks, outside of code blocks."""
+    return re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE))
+
+
+def test_modules_and_functions_of_the_architecture_page_exist() -> None:
+    names = [name for name in named_in_code(ARCHITECTURE) if re.fullmatch(r"palda(\.\w+)+", name)]
+    assert len(names) > 40
+    for name in names:
+        module, *attributes = name.split(".")
+        found: Any = importlib.import_module(module)
+        for attribute in attributes:
+            module = f"{module}.{attribute}"
+            if not hasattr(found, attribute):
+                importlib.import_module(module)
+            found = getattr(found, attribute)
+
+
+def test_files_of_the_architecture_page_exist() -> None:
+    names = [name for name in named_in_code(ARCHITECTURE) if re.fullmatch(r"\w+(/\w+)+(\.py)?", name)]
+    assert len(names) > 20
+    missing = [name for name in names if not ((ROOT / "src" / "palda" / name).exists() or (ROOT / name).exists())]
+    assert not missing
+
+
+def test_the_architecture_page_has_the_layers_that_are_enforced() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["name"] == "Ten layers")
+    rows = re.findall(r"^\| \d+ \| (.+?) \|", ARCHITECTURE.read_text(), re.MULTILINE)
+    assert [set(re.findall(r"palda\.\w+", row)) for row in rows] == [set(layer.split(" | ")) for layer in layers]
+
+
+def test_classes_that_the_mathematics_page_names_exist() -> None:
+    named = {name for code in named_in_code(MATHS) for name in re.findall(r"\b(?:[A-Z][a-z]+){2,}\b", code)}
+    source = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    assert named
+    assert named <= set(re.findall(r"^class (\w+)", source, re.MULTILINE))
 
 
 def test_benchmarks_that_pages_name_exist() -> None:
