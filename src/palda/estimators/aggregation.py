@@ -120,7 +120,7 @@ def aggregate(
     """Consensus and annotator quality from votes, without texts.
 
     Each document has one of several label-set profiles, which give a probability per class, so that classes may occur
-    together. Each annotator reports a class correctly with an annotator-specific probability (maths, eqs. 37-46).
+    together. Each annotator reports a class correctly with an annotator-specific probability (maths, eqs. 36-46).
 
     Parameters
     ----------

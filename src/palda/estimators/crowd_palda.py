@@ -51,7 +51,7 @@ class CrowdPALDA(TopicEstimator):
     """Multi-label classifier, topic model and annotator model for documents labelled by a crowd (ML-PA-LDA-C).
 
     The model of :class:`~palda.PALDA` with unknown labels. An annotator reports each class of a document correctly with
-    an annotator-specific probability (maths, eqs. 1 and 37). Annotators need not judge everything; a missing vote is
+    an annotator-specific probability (maths, eqs. 1 and 36). Annotators need not judge everything; a missing vote is
     not a "no".
 
     Votes alone cannot distinguish a good crowd from its mirror image, in which every annotator and every label is

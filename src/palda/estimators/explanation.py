@@ -59,7 +59,7 @@ class _TopicEvidence(NamedTuple):
 def topic_weights(
     shards: Sequence[DocumentShard], model: WordEvidenceModel, settings: EMSettings, columns: Sequence[int]
 ) -> list[WordTable]:
-    """One table per class in ``columns``; the weights of a document sum to its evidence (maths, eq. 33)."""
+    """One table per class in ``columns``; the weights of a document sum to its evidence (maths, eq. 35)."""
     topics = _TopicEvidence.of(shards, model, settings)
     word = topics.bags.words.astype(np.int64)
     return [WordTable(topics.doc, word, topics.weights(label)) for label in columns]
