@@ -31,7 +31,7 @@ def nominal(one: object, two: object) -> Fraction:
 
 
 def brute_force_alpha(units: list[list], distance) -> float:
-    """Alpha straight from its definition: mean distance within units over mean distance of all pairs."""
+    """Alpha from its definition: mean distance within units over mean distance of all pairs."""
     units = [unit for unit in units if len(unit) >= 2]
     pooled = [value for unit in units for value in unit]
     if not pooled:
@@ -79,26 +79,26 @@ def random_crowd(
     n_classes: int = 4,
     noise: float = 0.15,
     missing: float = 0.2,
-    silent: float = 0.3,
+    absent: float = 0.3,
 ) -> np.ndarray:
-    """Noisy copies of a truth; some annotators judge a document not at all, some only in part."""
+    """Noisy copies of random labels; some annotations are missing, some are partial."""
     rng = np.random.default_rng(seed)
     shape = (n_docs, n_annotators, n_classes)
     truth = rng.random((n_docs, 1, n_classes)) < 0.35
     votes = (truth ^ (rng.random(shape) < noise)).astype(int)
     votes[(rng.random(shape) < 0.3) & (rng.random(shape[:2]) < missing)[..., np.newaxis]] = -1
-    votes[rng.random(shape[:2]) < silent] = -1
+    votes[rng.random(shape[:2]) < absent] = -1
     return votes
 
 
 def one_hot(reliability_data: list[str]) -> Votes:
-    """Nominal codes as label sets of one class each; ``.`` is missing. One string a coder, one sign a unit."""
+    """Nominal codes as label sets of one class each; ``.`` is missing. One string per coder, one character per unit."""
     codes = sorted(set("".join(reliability_data)) - {"."})
     array = np.full((len(reliability_data[0]), len(reliability_data), len(codes)), -1)
     for coder, row in enumerate(reliability_data):
-        for unit, sign in enumerate(row):
-            if sign != ".":
-                array[unit, coder] = [sign == code for code in codes]
+        for unit, character in enumerate(row):
+            if character != ".":
+                array[unit, coder] = [character == code for code in codes]
     return Votes.from_array(array)
 
 
@@ -153,7 +153,7 @@ def test_label_set_alpha_does_not_depend_on_how_sets_are_packed(n_classes: int) 
 def test_label_set_alpha_does_not_depend_on_the_size_of_blocks(monkeypatch, many: int, block: int) -> None:
     votes = Votes.from_array(random_crowd(4, n_annotators=8))
     whole = label_set_alpha(votes)
-    monkeypatch.setattr(module, "_MANY_SETS", many)
+    monkeypatch.setattr(module, "_MAX_SETS_PER_STEP", many)
     monkeypatch.setattr(module, "_BLOCK_PAIRS", block)
     assert label_set_alpha(votes).alpha == pytest.approx(whole.alpha)
 
@@ -165,7 +165,7 @@ def test_partial_annotations_are_left_out_and_counted() -> None:
     assert result.alpha == 1
 
 
-def test_classes_without_any_vote_are_not_asked_for() -> None:
+def test_classes_without_any_vote_are_ignored() -> None:
     array = random_crowd(5, missing=0.0)
     wider = np.concatenate((array, np.full((*array.shape[:2], 1), -1)), axis=2)
     plain, padded = (label_set_alpha(Votes.from_array(votes)) for votes in (array, wider))
@@ -175,13 +175,13 @@ def test_classes_without_any_vote_are_not_asked_for() -> None:
 def test_two_empty_sets_agree_and_an_empty_and_a_full_one_do_not() -> None:
     empty, full = [0, 0], [1, 1]
     agreeing = np.array([[empty, empty], [full, full]])
-    clashing = np.array([[empty, full], [full, empty]])
+    disagreeing = np.array([[empty, full], [full, empty]])
     assert label_set_alpha(Votes.from_array(agreeing)).alpha == 1
-    result = label_set_alpha(Votes.from_array(clashing))
+    result = label_set_alpha(Votes.from_array(disagreeing))
     assert (result.observed, result.expected) == (1, pytest.approx(8 / 12))
 
 
-def test_masi_punishes_overlap_more_than_inclusion() -> None:
+def test_masi_distance_is_larger_for_overlap_than_for_inclusion() -> None:
     def observed(one: list[int], two: list[int]) -> float:
         return label_set_alpha(Votes.from_array([[one, two]])).observed
 
@@ -221,15 +221,15 @@ def test_random_votes_have_alpha_near_zero() -> None:
     assert label_set_alpha(votes).alpha == pytest.approx(0, abs=0.03)
 
 
-def test_a_single_annotator_has_no_alpha() -> None:
-    votes = Votes.from_array(random_crowd(0, n_annotators=1, silent=0.0))
+def test_alpha_of_a_single_annotator_is_nan() -> None:
+    votes = Votes.from_array(random_crowd(0, n_annotators=1, absent=0.0))
     assert np.isnan(krippendorff_alpha(votes)).all()
     result = label_set_alpha(votes)
     assert np.isnan([result.alpha, result.observed, result.expected, result.standard_error]).all()
     assert (result.n_docs, result.n_annotations) == (0, 0)
 
 
-def test_a_crowd_that_always_says_the_same_has_no_alpha() -> None:
+def test_alpha_of_constant_votes_is_nan() -> None:
     votes = Votes.from_array(np.zeros((5, 3, 2)))
     assert np.isnan(krippendorff_alpha(votes)).all()
     result = label_set_alpha(votes)
@@ -238,7 +238,7 @@ def test_a_crowd_that_always_says_the_same_has_no_alpha() -> None:
 
 
 @pytest.mark.parametrize("annotators", [(), ("me", "you")])
-def test_without_votes_there_is_no_alpha(annotators: tuple[str, ...]) -> None:
+def test_alpha_without_votes_is_nan(annotators: tuple[str, ...]) -> None:
     votes = Votes.empty(["a", "b"], ["x", "y"], annotators)
     assert np.isnan(krippendorff_alpha(votes)).tolist() == [True, True]
     assert np.isnan(label_set_alpha(votes).alpha)
@@ -258,7 +258,7 @@ def test_sampled_pairs_agree_with_all_pairs_within_their_standard_error() -> Non
 
 
 @pytest.mark.parametrize("block", [4, 1 << 16])
-def test_all_rotations_together_meet_every_pair_once(monkeypatch, block: int) -> None:
+def test_all_rotations_together_visit_every_pair_once(monkeypatch, block: int) -> None:
     monkeypatch.setattr(module, "_BLOCK_PAIRS", block)
     marks = np.random.default_rng(0).random((31, 5)) < 0.4
     sets, code = module._LabelSets.distinct(marks)
@@ -279,6 +279,6 @@ def test_sampling_is_reproducible_from_its_seed() -> None:
     ("options", "message"),
     [({"distance": "hamming"}, "distance is 'hamming'; choose"), ({"max_pairs": 10}, "max_pairs is 10; fewer than")],
 )
-def test_wrong_options_are_refused(options, message: str) -> None:
+def test_invalid_options_are_refused(options, message: str) -> None:
     with pytest.raises(DataError, match=message):
         label_set_alpha(Votes.from_array(random_crowd(0)), **options)

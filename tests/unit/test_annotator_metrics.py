@@ -19,7 +19,7 @@ def random_array(seed: int, n_docs: int = 30, n_annotators: int = 6, n_classes: 
     return votes
 
 
-def test_rmse_is_that_of_the_paper_over_annotators_with_both_values() -> None:
+def test_rmse_is_over_annotators_with_both_qualities() -> None:
     assert metrics.annotator_rmse([0.5, 0.9], [0.6, 0.6]) == pytest.approx(np.sqrt((0.01 + 0.09) / 2))
     assert metrics.annotator_rmse([0.5, np.nan], [0.6, 0.6]) == pytest.approx(0.1)
     assert np.isnan(metrics.annotator_rmse([np.nan], [0.5]))
@@ -44,21 +44,21 @@ def test_oracle_quality_is_the_share_of_votes_that_equal_the_known_truth() -> No
     assert metrics.oracle_rmse(votes, truth, [0.5, 0.5, 0.9]) == pytest.approx(np.sqrt((1 / 6) ** 2 / 2))
 
 
-def test_the_oracle_floor_shrinks_with_the_root_of_the_votes() -> None:
+def test_the_oracle_error_falls_with_the_square_root_of_the_votes() -> None:
     rng = np.random.default_rng(0)
     quality = np.linspace(0.3, 0.95, 40)
-    floors = []
+    errors = []
     for n_docs in (100, 10_000):
         truth = rng.integers(0, 2, (n_docs, 1))
         right = rng.random((n_docs, 40, 1)) < quality[:, np.newaxis]
         votes = Votes.from_array(np.where(right, truth[:, np.newaxis], 1 - truth[:, np.newaxis]))
-        floors.append(metrics.oracle_rmse(votes, truth, quality))
+        errors.append(metrics.oracle_rmse(votes, truth, quality))
         expected = np.sqrt(np.mean(quality * (1 - quality) / n_docs))
-        assert floors[-1] == pytest.approx(expected, rel=0.4)
-    assert floors[0] > 6 * floors[1]
+        assert errors[-1] == pytest.approx(expected, rel=0.4)
+    assert errors[0] > 6 * errors[1]
 
 
-def test_without_votes_there_is_no_oracle() -> None:
+def test_the_oracle_without_votes_is_nan() -> None:
     votes = Votes.empty(["a"], ["x"], ["me"])
     assert np.isnan(metrics.oracle_quality(votes, [[1]])).all()
     assert np.isnan(metrics.oracle_rmse(votes, [[1]], [0.5]))
@@ -83,7 +83,7 @@ def brute_force_pairs(array: np.ndarray) -> dict[tuple[int, int], tuple[int, flo
 @pytest.mark.parametrize("seed", range(3))
 def test_pairs_equal_brute_force_and_cohens_kappa(monkeypatch, seed: int, full: float, block: int) -> None:
     monkeypatch.setattr(module, "_BLOCK_PAIRS", block)
-    monkeypatch.setattr(module, "_FULL", full)
+    monkeypatch.setattr(module, "_DENSE_SHARE", full)
     array = random_array(seed)
     array[:, 5] = np.where(np.arange(30)[:, np.newaxis] < 29, -1, array[:, 5])
     pairs = metrics.annotator_pairs(Votes.from_array(array))
@@ -95,7 +95,7 @@ def test_pairs_equal_brute_force_and_cohens_kappa(monkeypatch, seed: int, full: 
     np.testing.assert_allclose(pairs.kappa, kappa, atol=1e-12)
 
 
-def test_annotators_who_always_give_the_same_vote_agree_but_have_no_kappa() -> None:
+def test_kappa_of_constant_votes_is_nan() -> None:
     pairs = metrics.annotator_pairs(Votes.from_array(np.zeros((4, 2, 1))))
     assert (pairs.agreement[0], pairs.n_shared[0]) == (1, 4)
     assert np.isnan(pairs.kappa[0])
@@ -118,16 +118,16 @@ def test_without_shared_votes_there_are_no_pairs(annotators: tuple[str, ...]) ->
     [
         (lambda: metrics.annotator_rmse([0.5], [0.5, 0.5]), "1 estimated qualities were given for 2 true ones"),
         (lambda: metrics.annotator_rmse([0.5], [0.5], VOTES), "1 qualities were given for votes of 2 annotators"),
-        (lambda: metrics.annotator_rmse([[0.5]], [0.5]), "estimated qualities need one number an annotator"),
+        (lambda: metrics.annotator_rmse([[0.5]], [0.5]), "estimated qualities must have one number per annotator"),
         (lambda: metrics.annotator_rmse([0.5, 1.5], [0.5, 1]), "estimated quality of annotator 1 is 1.5"),
-        (lambda: metrics.annotator_rmse([0.5], ["good"]), "true qualities need numbers"),
+        (lambda: metrics.annotator_rmse([0.5], ["good"]), "true qualities must be numbers"),
         (
             lambda: metrics.oracle_quality(VOTES, [[1], [0]]),
-            "truth has 2 documents x 1 classes; 1 x 1 are needed",
+            "truth has 2 documents x 1 classes; expected 1 x 1",
         ),
         (lambda: metrics.oracle_quality(VOTES, [[1]], given=2), "given is 2; choose 1"),
     ],
 )
-def test_wrong_input_is_refused(call, message: str) -> None:
+def test_invalid_input_is_refused(call, message: str) -> None:
     with pytest.raises(DataError, match=message):
         call()

@@ -17,7 +17,7 @@ def test_log_likelihood_of_a_small_table_equals_the_hand_computed_value() -> Non
     assert metrics.class_log_likelihood(truth, probs) == pytest.approx(expected)
 
 
-def test_a_sure_mistake_costs_the_logarithm_of_eps() -> None:
+def test_a_certain_mistake_costs_the_logarithm_of_eps() -> None:
     assert metrics.class_log_likelihood([1, 0], [0, 1]) == pytest.approx(np.log(1e-6))
     assert metrics.class_log_likelihood([1, 0], [0, 1], eps=1e-3) == pytest.approx(np.log(1e-3))
     assert metrics.class_log_likelihood([1, 0], [1, 0]) == pytest.approx(np.log1p(-1e-6))
@@ -52,7 +52,7 @@ def test_the_curve_equals_that_of_scikit_learn(strategy, seed: int) -> None:
     assert curve.count.sum() == 300
 
 
-def test_the_curve_holds_every_bin_and_nan_for_empty_ones() -> None:
+def test_the_curve_has_nan_for_empty_bins() -> None:
     curve = metrics.calibration_curve([0, 1, -1], [0.0, 1.0, 0.5], n_bins=4)
     np.testing.assert_array_equal(curve.count, [1, 0, 0, 1])
     np.testing.assert_array_equal(curve.mean_prob, [0, np.nan, np.nan, 1])
@@ -61,7 +61,7 @@ def test_the_curve_holds_every_bin_and_nan_for_empty_ones() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["uniform", "quantile"])
-def test_a_calibrated_predictor_has_almost_no_calibration_error_and_an_overconfident_one_has(strategy) -> None:
+def test_overconfidence_increases_the_calibration_error(strategy) -> None:
     rng = np.random.default_rng(0)
     probs = rng.random((20_000, 3))
     truth = rng.random(probs.shape) < probs
@@ -79,10 +79,10 @@ def test_without_known_cells_the_calibration_error_is_nan(strategy) -> None:
     ("call", "message"),
     [
         (lambda: metrics.class_log_likelihood([1], [0.5], eps=0), "eps is 0; it must lie between 0 and 0.5"),
-        (lambda: metrics.expected_calibration_error([1], [0.5], n_bins=0), "n_bins is 0"),
+        (lambda: metrics.expected_calibration_error([1], [0.5], n_bins=0), "n_bins is 0; it must be at least 1"),
         (lambda: metrics.calibration_curve([1], [0.5], strategy="adaptive"), "strategy is 'adaptive'; choose"),
     ],
 )
-def test_wrong_options_are_refused(call, message: str) -> None:
+def test_invalid_options_are_refused(call, message: str) -> None:
     with pytest.raises(DataError, match=message):
         call()

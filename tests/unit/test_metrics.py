@@ -13,9 +13,9 @@ from palda import metrics
 from palda.errors import DataError
 
 TRUTH = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 0], [0, 0, 0]])
-SAID = np.array([[1, 0, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0]])
+PREDICTED = np.array([[1, 0, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0]])
 
-JUDGED_BY_LABELS = (
+LABEL_MEASURES = (
     metrics.hamming_accuracy,
     metrics.jaccard_accuracy,
     metrics.subset_accuracy,
@@ -33,26 +33,28 @@ def random_tables(seed: int, n_docs: int = 60, n_classes: int = 5) -> tuple[np.n
 
 
 def test_measures_of_a_small_table_equal_the_hand_computed_values() -> None:
-    assert metrics.hamming_accuracy(TRUTH, SAID) == pytest.approx(9 / 12)
-    assert metrics.jaccard_accuracy(TRUTH, SAID) == pytest.approx((1 / 2 + 1 + 2 / 3 + 0) / 4)
-    assert metrics.subset_accuracy(TRUTH, SAID) == pytest.approx(1 / 4)
-    assert metrics.micro_f1(TRUTH, SAID) == pytest.approx(2 * 3 / (4 + 5))
-    assert metrics.macro_f1(TRUTH, SAID) == pytest.approx((1 + 2 / 3 + 0) / 3)
+    assert metrics.hamming_accuracy(TRUTH, PREDICTED) == pytest.approx(9 / 12)
+    assert metrics.jaccard_accuracy(TRUTH, PREDICTED) == pytest.approx((1 / 2 + 1 + 2 / 3 + 0) / 4)
+    assert metrics.subset_accuracy(TRUTH, PREDICTED) == pytest.approx(1 / 4)
+    assert metrics.micro_f1(TRUTH, PREDICTED) == pytest.approx(2 * 3 / (4 + 5))
+    assert metrics.macro_f1(TRUTH, PREDICTED) == pytest.approx((1 + 2 / 3 + 0) / 3)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_measures_equal_those_of_scikit_learn(seed: int) -> None:
     truth, probs, _ = random_tables(seed)
-    said = metrics.apply_thresholds(probs, 0.5)
+    predicted = metrics.apply_thresholds(probs, 0.5)
     result = metrics.scores(truth, probs)
-    assert result.hamming_accuracy == pytest.approx(1 - sk.hamming_loss(truth, said))
-    assert result.jaccard_accuracy == pytest.approx(sk.jaccard_score(truth, said, average="samples", zero_division=1.0))
-    assert result.subset_accuracy == pytest.approx(sk.accuracy_score(truth, said))
-    assert result.micro_f1 == pytest.approx(sk.f1_score(truth, said, average="micro"))
-    assert result.macro_f1 == pytest.approx(sk.f1_score(truth, said, average="macro", zero_division=0.0))
+    assert result.hamming_accuracy == pytest.approx(1 - sk.hamming_loss(truth, predicted))
+    assert result.jaccard_accuracy == pytest.approx(
+        sk.jaccard_score(truth, predicted, average="samples", zero_division=1.0)
+    )
+    assert result.subset_accuracy == pytest.approx(sk.accuracy_score(truth, predicted))
+    assert result.micro_f1 == pytest.approx(sk.f1_score(truth, predicted, average="micro"))
+    assert result.macro_f1 == pytest.approx(sk.f1_score(truth, predicted, average="macro", zero_division=0.0))
     clipped = np.clip(probs, 1e-6, 1 - 1e-6).ravel()
     assert result.log_likelihood == pytest.approx(-sk.log_loss(truth.ravel(), clipped))
-    precision, recall, f1, support = sk.precision_recall_fscore_support(truth, said, zero_division=0.0)
+    precision, recall, f1, support = sk.precision_recall_fscore_support(truth, predicted, zero_division=0.0)
     np.testing.assert_allclose(result.by_class.precision, precision)
     np.testing.assert_allclose(result.by_class.recall, recall)
     np.testing.assert_allclose(result.by_class.f1, f1)
@@ -61,18 +63,18 @@ def test_measures_equal_those_of_scikit_learn(seed: int) -> None:
 
 @pytest.mark.parametrize("zero_division", [0.0, 1.0, np.nan])
 def test_a_class_neither_present_nor_predicted_counts_as_in_scikit_learn(zero_division: float) -> None:
-    truth, said = np.c_[TRUTH, np.zeros(4, int)], np.c_[SAID, np.zeros(4, int)]
-    expected = sk.f1_score(truth, said, average="macro", zero_division=zero_division)
-    assert metrics.macro_f1(truth, said, zero_division) == pytest.approx(expected)
+    truth, predicted = np.c_[TRUTH, np.zeros(4, int)], np.c_[PREDICTED, np.zeros(4, int)]
+    expected = sk.f1_score(truth, predicted, average="macro", zero_division=zero_division)
+    assert metrics.macro_f1(truth, predicted, zero_division) == pytest.approx(expected)
 
 
-def test_by_default_a_class_neither_present_nor_predicted_pulls_macro_f1_down() -> None:
-    truth, said = np.c_[TRUTH[:, 0], np.zeros(4, int)], np.c_[SAID[:, 0], np.zeros(4, int)]
-    assert metrics.macro_f1(truth, said) == pytest.approx(1 / 2)
-    assert metrics.macro_f1(truth, said, zero_division=np.nan) == pytest.approx(1)
+def test_a_class_neither_present_nor_predicted_has_f1_zero_by_default() -> None:
+    truth, predicted = np.c_[TRUTH[:, 0], np.zeros(4, int)], np.c_[PREDICTED[:, 0], np.zeros(4, int)]
+    assert metrics.macro_f1(truth, predicted) == pytest.approx(1 / 2)
+    assert metrics.macro_f1(truth, predicted, zero_division=np.nan) == pytest.approx(1)
 
 
-def test_documents_where_both_sets_are_empty_count_as_right() -> None:
+def test_documents_where_both_sets_are_empty_count_as_correct() -> None:
     nothing = np.zeros((3, 2))
     assert metrics.jaccard_accuracy(nothing, nothing) == 1
     assert metrics.subset_accuracy(nothing, nothing) == 1
@@ -84,16 +86,18 @@ def test_documents_where_both_sets_are_empty_count_as_right() -> None:
 def test_unknown_truth_is_left_out_of_every_measure(seed: int) -> None:
     truth, probs, unknown = random_tables(seed)
     unknown[:4] = True
-    said = metrics.apply_thresholds(probs)
+    predicted = metrics.apply_thresholds(probs)
     result = metrics.scores(np.where(unknown, -1, truth), probs)
     known = ~unknown
-    per_doc = [(t[k].astype(bool), s[k].astype(bool)) for t, s, k in zip(truth, said, known, strict=True) if k.any()]
+    per_doc = [
+        (t[k].astype(bool), s[k].astype(bool)) for t, s, k in zip(truth, predicted, known, strict=True) if k.any()
+    ]
     jaccard = [1.0 if not (t | s).any() else (t & s).sum() / (t | s).sum() for t, s in per_doc]
-    class_f1 = [sk.f1_score(truth[k, i], said[k, i], zero_division=0.0) for i, k in enumerate(known.T)]
-    assert result.hamming_accuracy == pytest.approx((truth == said)[known].mean())
+    class_f1 = [sk.f1_score(truth[k, i], predicted[k, i], zero_division=0.0) for i, k in enumerate(known.T)]
+    assert result.hamming_accuracy == pytest.approx((truth == predicted)[known].mean())
     assert result.jaccard_accuracy == pytest.approx(np.mean(jaccard))
     assert result.subset_accuracy == pytest.approx(np.mean([(t == s).all() for t, s in per_doc]))
-    assert result.micro_f1 == pytest.approx(sk.f1_score(truth[known], said[known]))
+    assert result.micro_f1 == pytest.approx(sk.f1_score(truth[known], predicted[known]))
     assert result.macro_f1 == pytest.approx(np.mean(class_f1))
     assert result.log_likelihood == pytest.approx(metrics.class_log_likelihood(truth[known], probs[known]))
     assert result.calibration_error == pytest.approx(metrics.expected_calibration_error(truth[known], probs[known]))
@@ -106,7 +110,7 @@ def test_unknown_truth_is_left_out_of_every_measure(seed: int) -> None:
         assert result.by_class.calibration_error[i] == pytest.approx(alone.calibration_error)
 
 
-def test_nan_means_unknown_as_minus_one_does() -> None:
+def test_nan_and_minus_one_both_mean_unknown() -> None:
     truth, probs, unknown = random_tables(0)
     as_nan = metrics.scores(np.where(unknown, np.nan, truth), probs)
     as_minus_one = metrics.scores(np.where(unknown, -1, truth), probs)
@@ -121,23 +125,23 @@ def test_where_nothing_is_known_every_measure_is_nan() -> None:
         assert (values == 0).all() if name == "n_known" else np.isnan(values).all()
 
 
-def test_no_documents_at_all_give_nan() -> None:
+def test_measures_of_no_documents_are_nan() -> None:
     result = metrics.scores(np.empty((0, 3)), np.empty((0, 3)))
     assert np.isnan(list(result.as_dict().values())).all()
 
 
-def test_a_class_known_nowhere_is_left_out_of_macro_f1() -> None:
+def test_a_class_that_is_never_known_is_left_out_of_macro_f1() -> None:
     truth = np.c_[TRUTH, np.full(4, -1)]
-    said = np.c_[SAID, np.ones(4)]
-    assert metrics.macro_f1(truth, said) == pytest.approx(metrics.macro_f1(TRUTH, SAID))
+    predicted = np.c_[PREDICTED, np.ones(4)]
+    assert metrics.macro_f1(truth, predicted) == pytest.approx(metrics.macro_f1(TRUTH, PREDICTED))
 
 
-@pytest.mark.parametrize("measure", JUDGED_BY_LABELS)
+@pytest.mark.parametrize("measure", LABEL_MEASURES)
 @pytest.mark.parametrize(
     "form", [sparse.csr_array, sparse.csc_matrix, sparse.coo_array, lambda t: t.astype(bool), lambda t: t.tolist()]
 )
 def test_sparse_boolean_and_list_input_give_the_same_as_dense(measure, form) -> None:
-    assert measure(form(TRUTH), form(SAID)) == measure(TRUTH, SAID)
+    assert measure(form(TRUTH), form(PREDICTED)) == measure(TRUTH, PREDICTED)
 
 
 def test_sparse_truth_may_hold_unknown_cells() -> None:
@@ -148,8 +152,11 @@ def test_sparse_truth_may_hold_unknown_cells() -> None:
     )
 
 
-def test_a_flat_table_is_one_class() -> None:
-    assert metrics.scores(TRUTH[:, 0], SAID[:, 0]).as_dict() == metrics.scores(TRUTH[:, :1], SAID[:, :1]).as_dict()
+def test_a_1d_array_is_one_class() -> None:
+    assert (
+        metrics.scores(TRUTH[:, 0], PREDICTED[:, 0]).as_dict()
+        == metrics.scores(TRUTH[:, :1], PREDICTED[:, :1]).as_dict()
+    )
 
 
 def test_input_is_not_changed() -> None:
@@ -177,7 +184,7 @@ def test_the_order_of_documents_and_classes_does_not_matter(seed: int) -> None:
 
 @settings(deadline=None, derandomize=True, max_examples=25)
 @given(seed=st.integers(0, 10_000))
-def test_measures_lie_between_0_and_1_and_the_truth_itself_reaches_the_best(seed: int) -> None:
+def test_measures_lie_between_0_and_1_and_the_truth_scores_best(seed: int) -> None:
     truth, probs, _ = random_tables(seed, n_docs=15, n_classes=3)
     truth[0] = 1
     best = metrics.scores(truth, truth)
@@ -197,21 +204,21 @@ def test_a_probability_at_the_threshold_is_a_prediction() -> None:
     np.testing.assert_array_equal(metrics.apply_thresholds(probs, [0.4, 0.3]), [[1, 0], [1, 1]])
 
 
-def test_predictions_win_over_thresholds() -> None:
+def test_given_predictions_replace_thresholds() -> None:
     probs = np.full(TRUTH.shape, 0.9)
-    result = metrics.scores(TRUTH, probs, SAID, thresholds=0.95)
-    assert result.micro_f1 == metrics.micro_f1(TRUTH, SAID)
+    result = metrics.scores(TRUTH, probs, PREDICTED, thresholds=0.95)
+    assert result.micro_f1 == metrics.micro_f1(TRUTH, PREDICTED)
     assert result.log_likelihood == metrics.class_log_likelihood(TRUTH, probs)
 
 
 def test_a_method_without_probabilities_has_no_log_likelihood() -> None:
-    result = metrics.scores(TRUTH, predictions=SAID)
+    result = metrics.scores(TRUTH, predictions=PREDICTED)
     assert np.isnan([result.log_likelihood, result.calibration_error]).all()
-    assert result.micro_f1 == metrics.micro_f1(TRUTH, SAID)
+    assert result.micro_f1 == metrics.micro_f1(TRUTH, PREDICTED)
     assert np.isnan(result.by_class.log_likelihood).all()
 
 
-def test_per_class_is_what_scores_holds() -> None:
+def test_per_class_equals_the_class_scores_of_scores() -> None:
     truth, probs, _ = random_tables(3)
     alone, inside = metrics.per_class(truth, probs).as_dict(), metrics.scores(truth, probs).by_class.as_dict()
     assert alone.keys() == inside.keys()
@@ -226,7 +233,7 @@ def test_baselines_predict_nothing_and_the_training_majority() -> None:
     np.testing.assert_allclose(metrics.base_rates(training), [2 / 3, 1 / 3, 1 / 2, np.nan])
 
 
-def test_baseline_rows_score_those_predictions_with_base_rates_as_probabilities() -> None:
+def test_baseline_scores_use_base_rates_as_probabilities() -> None:
     training = np.array([[1, 0, 1], [1, 0, 0], [1, 1, 0], [0, 0, 0]])
     rows = metrics.baseline_scores(training, TRUTH)
     assert list(rows) == ["nothing", "majority"]
@@ -249,29 +256,38 @@ def test_no_constant_beats_the_base_rates_log_likelihood_on_the_training_documen
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: metrics.micro_f1(TRUTH * 2, SAID), "Y_true holds 2 at document 0, class 0; 1 is present"),
-        (lambda: metrics.micro_f1(TRUTH, np.where(SAID, SAID, -1)), "predictions holds -1 at document 0, class 1"),
-        (lambda: metrics.micro_f1(TRUTH, SAID[:, :2]), "predictions has 4 documents x 2 classes; 4 x 3 are needed"),
+        (lambda: metrics.micro_f1(TRUTH * 2, PREDICTED), "Y_true holds 2 at document 0, class 0; 1 is present"),
+        (
+            lambda: metrics.micro_f1(TRUTH, np.where(PREDICTED, PREDICTED, -1)),
+            "predictions holds -1 at document 0, class 1",
+        ),
+        (lambda: metrics.micro_f1(TRUTH, PREDICTED[:, :2]), "predictions has 4 documents x 2 classes; expected 4 x 3"),
         (lambda: metrics.scores(TRUTH, TRUTH * 1.5), "probs holds 1.5 at document 0, class 0"),
         (lambda: metrics.scores(TRUTH, np.full(TRUTH.shape, np.nan)), "probs holds nan at document 0, class 0"),
         (lambda: metrics.scores(TRUTH, np.inf * np.ones(TRUTH.shape)), "probs holds inf"),
         (lambda: metrics.scores(TRUTH), "give probs, predictions, or both"),
-        (lambda: metrics.scores(TRUTH, SAID, thresholds=[0.5, 0.5]), "thresholds need one number, or 3 of them"),
-        (lambda: metrics.scores(TRUTH, SAID, thresholds="micro_f1"), "thresholds need numbers, not 'micro_f1'"),
-        (lambda: metrics.scores(TRUTH, SAID, thresholds=np.nan), "none of them NaN"),
+        (
+            lambda: metrics.scores(TRUTH, PREDICTED, thresholds=[0.5, 0.5]),
+            "thresholds must be one number, or 3 numbers",
+        ),
+        (lambda: metrics.scores(TRUTH, PREDICTED, thresholds="micro_f1"), "thresholds must be numbers, not 'micro_f1'"),
+        (lambda: metrics.scores(TRUTH, PREDICTED, thresholds=np.nan), "without NaN"),
         (lambda: metrics.micro_f1([["a"], ["b"]], [[1], [0]]), "MultiLabelBinarizer"),
         (lambda: metrics.micro_f1([[1, 0], [1]], [[1], [0]]), "rows of different lengths"),
-        (lambda: metrics.micro_f1(np.zeros((2, 2, 2)), SAID), r"not an array of shape \(2, 2, 2\)"),
+        (
+            lambda: metrics.micro_f1(np.zeros((2, 2, 2)), PREDICTED),
+            r"must have shape \(documents, classes\), not \(2, 2, 2\)",
+        ),
         (lambda: metrics.baseline_scores(TRUTH[:, :2], TRUTH), "Y_train has 2 classes, Y_true has 3"),
     ],
 )
-def test_wrong_input_is_refused_in_one_line(call, message: str) -> None:
+def test_invalid_input_is_refused_in_one_line(call, message: str) -> None:
     with pytest.raises(DataError, match=message) as error:
         call()
     assert "\n" not in str(error.value)
 
 
-def test_probabilities_that_rounding_pushed_out_are_put_back() -> None:
+def test_probabilities_outside_0_to_1_by_rounding_are_clipped() -> None:
     probs = np.where(TRUTH == 1, 1 + 1e-7, -1e-7)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

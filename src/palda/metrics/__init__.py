@@ -1,8 +1,7 @@
-"""Measures: how good labels, probabilities and annotator qualities are, and how far a crowd agrees with itself.
+"""Measures of labels, probabilities and annotator qualities, and of the agreement within a crowd.
 
-Conventions hold throughout. Truth is (documents, classes) with 1, 0, and -1 or NaN for unknown; what is unknown is left
-out. Tables may be dense, sparse or boolean; a 1-D table is one class. What cannot be measured is NaN, never a
-made-up number.
+Labels have shape (documents, classes) with 1, 0, and -1 or NaN for unknown; unknown cells are left out. Arrays may be
+dense, sparse or boolean; a 1-D array is one class. A measure that cannot be computed is NaN.
 """
 
 from __future__ import annotations

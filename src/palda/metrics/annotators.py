@@ -1,4 +1,4 @@
-"""Measures of annotators: how well their quality was estimated, and who agrees with whom."""
+"""Measures of annotators: error of estimated qualities, and pairwise agreement."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from palda.errors import DataError
-from palda.metrics.tables import number_list, ratio, truth_table
+from palda.metrics.inputs import number_list, ratio, truth_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,24 +17,41 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Votes
-    from palda.metrics.tables import Floats
+    from palda.metrics.inputs import Floats
 
 __all__ = ["AnnotatorPairs", "annotator_pairs", "annotator_rmse", "oracle_quality", "oracle_rmse"]
 
 
 def annotator_rmse(estimated: Any, true: Any, votes: Votes | None = None) -> float:
-    """Root mean squared error of the annotators' qualities: the paper's Ann RMSE.
+    """Root mean squared error of estimated annotator qualities, the paper's Ann RMSE.
 
-    Annotators whose estimate or true quality is NaN are left out, and with ``votes`` also those who gave none: nothing
-    can be learnt about them. Compare with ``oracle_rmse``, the floor of this measure. NaN when nobody is left.
+    Compare with :func:`oracle_rmse`, about the lowest value that an estimate can reach.
+
+    Parameters
+    ----------
+    estimated, true : array of shape (annotators,)
+        Qualities between 0 and 1; annotators with NaN in either are left out.
+    votes : Votes, optional
+        Leaves out annotators without votes.
+
+    Returns
+    -------
+    float
+        The error; NaN if no annotator is left.
+
+    Examples
+    --------
+    >>> from palda import metrics
+    >>> round(metrics.annotator_rmse([0.8, 0.6], [0.9, 0.6]), 4)
+    0.0707
     """
-    guess, fact = (_qualities(values, name) for values, name in ((estimated, "estimated"), (true, "true")))
-    if len(guess) != len(fact):
-        raise DataError(f"{len(guess)} estimated qualities were given for {len(fact)} true ones")
-    errors = guess - fact
+    estimates, truths = (_qualities(values, name) for values, name in ((estimated, "estimated"), (true, "true")))
+    if len(estimates) != len(truths):
+        raise DataError(f"{len(estimates)} estimated qualities were given for {len(truths)} true ones")
+    errors = estimates - truths
     if votes is not None:
-        if votes.n_annotators != len(fact):
-            raise DataError(f"{len(fact)} qualities were given for votes of {votes.n_annotators} annotators")
+        if votes.n_annotators != len(truths):
+            raise DataError(f"{len(truths)} qualities were given for votes of {votes.n_annotators} annotators")
         errors = errors[votes.per_annotator() > 0]
     errors = errors[~np.isnan(errors)]
     return float(np.sqrt(np.mean(errors**2))) if len(errors) else float("nan")
@@ -43,15 +60,33 @@ def annotator_rmse(estimated: Any, true: Any, votes: Votes | None = None) -> flo
 def oracle_quality(votes: Votes, truth: Any, given: int | None = None) -> Floats:
     """Share of each annotator's votes that equal the truth, where the truth is known.
 
-    With ``given=1`` only votes on present classes count, which is the empirical sensitivity; with ``given=0`` it is
-    the specificity. NaN for an annotator with no such vote.
+    Parameters
+    ----------
+    votes : Votes
+        The votes.
+    truth : array of shape (documents, classes)
+        True labels: 1, 0, or -1 or NaN for unknown.
+    given : 0, 1 or None, default None
+        1: votes on present classes only, the empirical sensitivity; 0: on absent classes, the specificity; None: all.
+
+    Returns
+    -------
+    array of shape (annotators,)
+        The shares; NaN for an annotator with no such vote.
+
+    Examples
+    --------
+    >>> from palda import Votes, metrics
+    >>> votes = Votes.from_array([[[1, 0], [1, 1]]])  # 1 document, 2 annotators, 2 classes
+    >>> metrics.oracle_quality(votes, [[1, 0]])
+    array([1. , 0.5])
     """
     if given not in (None, 0, 1):
         raise DataError(f"given is {given!r}; choose 1 (sensitivity), 0 (specificity) or None (all votes)")
     table = truth_table(truth, "truth", (votes.n_docs, votes.n_classes))
-    facts = table[votes.doc, votes.label]
-    counted = facts >= 0 if given is None else facts == given
-    right = counted & (facts == votes.value)
+    true_values = table[votes.doc, votes.label]
+    counted = true_values >= 0 if given is None else true_values == given
+    right = counted & (true_values == votes.value)
     n_counted, n_right = (
         np.bincount(votes.annotator[which], minlength=votes.n_annotators) for which in (counted, right)
     )
@@ -59,10 +94,31 @@ def oracle_quality(votes: Votes, truth: Any, given: int | None = None) -> Floats
 
 
 def oracle_rmse(votes: Votes, truth: Any, true_quality: Any) -> float:
-    """Annotator RMSE of somebody who knows the true labels and counts: the floor of ``annotator_rmse``.
+    """Annotator RMSE of :func:`oracle_quality`, the estimate that knows the true labels.
 
-    Votes are a sample, so even the share of right votes misses the quality that drew them. The floor is not a strict
-    bound: where annotators have few votes, an estimate that leans on a good prior can score somewhat lower.
+    It is above 0 because votes are a finite sample. It is not a strict lower bound: for annotators with few votes, an
+    estimate with a good prior can have a slightly lower error.
+
+    Parameters
+    ----------
+    votes : Votes
+        The votes.
+    truth : array of shape (documents, classes)
+        True labels: 1, 0, or -1 or NaN for unknown.
+    true_quality : array of shape (annotators,)
+        True qualities.
+
+    Returns
+    -------
+    float
+        The error; NaN without votes.
+
+    Examples
+    --------
+    >>> from palda import Votes, metrics
+    >>> votes = Votes.from_array([[[1, 0], [1, 1]]])
+    >>> round(metrics.oracle_rmse(votes, [[1, 0]], [0.9, 0.6]), 3)
+    0.1
     """
     return annotator_rmse(oracle_quality(votes, truth), true_quality)
 
@@ -71,8 +127,18 @@ def oracle_rmse(votes: Votes, truth: Any, true_quality: Any) -> float:
 class AnnotatorPairs:
     """Pairs of annotators who judged the same (document, class) cells, with ``first < second``.
 
-    ``agreement`` is the share of the ``n_shared`` cells where both gave the same vote; ``kappa`` is Cohen's, which
-    takes off what their rates of "present" make them agree on by chance (NaN when both always gave the same one vote).
+    Attributes
+    ----------
+    first, second : array of shape (pairs,)
+        Positions of the annotators.
+    n_shared : array of shape (pairs,)
+        Number of cells that both judged.
+    agreement : array of shape (pairs,)
+        Share of these cells where both gave the same vote.
+    kappa : array of shape (pairs,)
+        Cohen's kappa, the agreement corrected for chance; NaN if all votes are equal.
+    n_annotators : int
+        Number of annotators.
     """
 
     first: NDArray[np.int32]
@@ -86,16 +152,33 @@ class AnnotatorPairs:
         return len(self.first)
 
     def matrix(self, values: NDArray[Any]) -> Floats:
-        """Values of the pairs as a symmetric matrix; NaN on the diagonal and for those who shared no cell."""
+        """Values of the pairs as a symmetric matrix; NaN on the diagonal and for pairs without shared cells."""
         table = np.full((self.n_annotators, self.n_annotators), np.nan)
         table[self.first, self.second] = table[self.second, self.first] = values
         return table
 
 
 def annotator_pairs(votes: Votes) -> AnnotatorPairs:
-    """Who agrees with whom: one record for every two annotators who both judged at least one cell.
+    """Agreement of every two annotators who both judged at least one cell.
 
-    The work grows with the pairs of votes on the same cell, the memory with the pairs of annotators that are found.
+    Time grows with the number of pairs of votes on the same cell, memory with the number of pairs of annotators.
+
+    Parameters
+    ----------
+    votes : Votes
+        The votes.
+
+    Returns
+    -------
+    AnnotatorPairs
+        The pairs, sorted.
+
+    Examples
+    --------
+    >>> from palda import Votes, metrics
+    >>> pairs = metrics.annotator_pairs(Votes.from_array([[[1, 0], [1, 1]]]))
+    >>> pairs.n_shared, pairs.agreement
+    (array([2]), array([0.5]))
     """
     columns = zip(*_pair_blocks(votes), strict=True)
     first, second, n_shared, agreement, kappa = (np.concatenate(blocks) for blocks in columns)
@@ -103,14 +186,14 @@ def annotator_pairs(votes: Votes) -> AnnotatorPairs:
 
 
 _BLOCK_PAIRS = 1 << 21
-"""Size of the dense piece of the annotator-by-annotator matrix that is held at a time."""
+"""Number of cells of the (annotators, annotators) matrix that are held in memory at a time."""
 
-_FULL = 0.2
-"""Share of filled cells from which a dense matrix product beats a sparse one."""
+_DENSE_SHARE = 0.2
+"""Share of nonzero cells above which a dense matrix product is faster than a sparse one."""
 
 
 def _pair_blocks(votes: Votes) -> Iterator[tuple[NDArray[Any], ...]]:
-    """First five fields of ``AnnotatorPairs``, for some first annotators at a time."""
+    """First five fields of ``AnnotatorPairs``, for a block of first annotators at a time."""
     judged, yes = _cells_by_annotator(votes)
     height = max(1, _BLOCK_PAIRS // max(votes.n_annotators, 1))
     for start in range(0, max(votes.n_annotators, 1), height):
@@ -128,33 +211,35 @@ def _pair_blocks(votes: Votes) -> Iterator[tuple[NDArray[Any], ...]]:
 
 
 def _product(left: Any, right: Any) -> Floats:
-    """Return left @ right.T as a dense array of whole numbers."""
+    """``left @ right.T`` as a dense array."""
     product = left @ right.T
     return np.asarray(product.toarray() if hasattr(product, "toarray") else product)
 
 
 def _cells_by_annotator(votes: Votes) -> tuple[Any, Any]:
-    """(annotators, cells) matrices with a 1 for each vote, and for each "present", on the cells with several votes."""
+    """Matrices (annotators, cells) with a 1 for each vote, and for each "present", on cells with several votes."""
     cell = votes.doc.astype(np.int64) * votes.n_classes + votes.label
     _, cell, n_votes = np.unique(cell, return_inverse=True, return_counts=True)
-    several = n_votes[cell] > 1
+    repeated = n_votes[cell] > 1
     shape = (votes.n_annotators, len(n_votes))
-    is_full = np.count_nonzero(several) > _FULL * shape[0] * shape[1]
+    is_dense = np.count_nonzero(repeated) > _DENSE_SHARE * shape[0] * shape[1]
 
     def marks(which: NDArray[np.bool_]) -> Any:
         ones = np.ones(np.count_nonzero(which))
         matrix = sparse.csr_array((ones, (votes.annotator[which], cell[which])), shape=shape)
-        return matrix.toarray() if is_full else matrix
+        return matrix.toarray() if is_dense else matrix
 
-    return marks(several), marks(several & (votes.value == 1))
+    return marks(repeated), marks(repeated & (votes.value == 1))
 
 
 def _qualities(values: Any, name: str) -> Floats:
     array = number_list(values, f"{name} qualities")
     if array.ndim != 1:
-        raise DataError(f"{name} qualities need one number an annotator, not an array of shape {array.shape}")
+        raise DataError(f"{name} qualities must have one number per annotator, not shape {array.shape}")
     outside = (array < 0) | (array > 1)
     if outside.any():
-        who = int(np.argmax(outside))
-        raise DataError(f"{name} quality of annotator {who} is {array[who]:g}; a quality lies between 0 and 1")
+        position = int(np.argmax(outside))
+        raise DataError(
+            f"{name} quality of annotator {position} is {array[position]:g}; a quality lies between 0 and 1"
+        )
     return array

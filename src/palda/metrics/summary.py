@@ -1,4 +1,4 @@
-"""All measures of labels at once, and the two rows that every table of results needs for comparison."""
+"""All measures of labels at once, and the scores of constant predictions for comparison."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palda.errors import DataError
-from palda.metrics import labels
 from palda.metrics.calibration import EPS, N_BINS, cell_log_likelihoods, curve_of
-from palda.metrics.tables import mean_of_known, number_list, prediction_table, probability_table, ratio, truth_table
+from palda.metrics.inputs import mean_of_known, number_list, prediction_table, probability_table, ratio, truth_table
+from palda.metrics.labels import LabelCounts, jaccard_of, subset_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from palda.metrics.tables import Floats, Labels
+    from palda.metrics.inputs import Floats, Labels
 
 __all__ = [
     "ClassScores",
@@ -32,10 +32,10 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class ClassScores:
-    """Measures of each class, over the documents where its truth is known; NaN for a class known nowhere.
+    """Measures of each class, arrays of shape (classes,); NaN for a class whose truth is never known.
 
-    ``precision`` of a class never predicted, ``recall`` of one never present and ``f1`` of one that is neither are the
-    ``zero_division`` asked for.
+    Measures with a zero denominator have the value of ``zero_division``: ``precision`` of a class that is never
+    predicted, ``recall`` of one that is never present, ``f1`` of one that is neither.
     """
 
     accuracy: Floats
@@ -48,16 +48,16 @@ class ClassScores:
     n_known: NDArray[np.int64]
 
     def as_dict(self) -> dict[str, NDArray[Any]]:
-        """Columns of a table with one row a class."""
+        """Columns of a table with one row per class."""
         return {spec.name: getattr(self, spec.name) for spec in fields(self)}
 
 
 @dataclass(frozen=True, eq=False)
 class LabelScores:
-    """Every measure of one method on one set of documents.
+    """All measures of one method on one set of documents, overall and by class.
 
-    Higher is better, except for ``calibration_error``. ``log_likelihood`` and ``calibration_error`` are NaN for a
-    method that gives no probabilities.
+    Higher is better, except for ``calibration_error``. ``log_likelihood`` and ``calibration_error`` are NaN without
+    probabilities. ``n_docs`` is the number of documents with a known cell, ``n_known`` the number of known cells.
     """
 
     hamming_accuracy: float
@@ -72,9 +72,9 @@ class LabelScores:
     by_class: ClassScores
 
     def as_dict(self) -> dict[str, float]:
-        """Row of a table: the overall measures under their names."""
-        left_out = {"n_docs", "n_known", "by_class"}
-        return {spec.name: getattr(self, spec.name) for spec in fields(self) if spec.name not in left_out}
+        """The overall measures by name."""
+        not_measures = {"n_docs", "n_known", "by_class"}
+        return {spec.name: getattr(self, spec.name) for spec in fields(self) if spec.name not in not_measures}
 
 
 def scores(
@@ -89,22 +89,46 @@ def scores(
 ) -> LabelScores:
     """All measures at once, overall and for each class.
 
-    Without ``predictions``, a class is predicted where its probability reaches its threshold. Without ``probs``,
-    the measures of probabilities are NaN. ``n_docs`` counts the documents with a known cell, ``n_known`` those cells.
+    Parameters
+    ----------
+    Y_true : array of shape (documents, classes)
+        True labels: 1, 0, or -1 or NaN for unknown.
+    probs : array of shape (documents, classes), optional
+        Probabilities of presence; without them, log-likelihood and calibration are NaN.
+    predictions : array of shape (documents, classes), optional
+        Predicted labels; by default 1 where ``probs`` reach ``thresholds``.
+    thresholds : float or array of shape (classes,), default 0.5
+        Thresholds of the probabilities.
+    eps, n_bins
+        As in :func:`class_log_likelihood` and :func:`calibration_curve`.
+    zero_division : float, default 0
+        Value of measures with a zero denominator.
+
+    Returns
+    -------
+    LabelScores
+        The measures.
+
+    Examples
+    --------
+    >>> from palda import metrics
+    >>> scores = metrics.scores([[1, 0], [1, 1]], [[0.9, 0.2], [0.4, 0.8]])
+    >>> scores.micro_f1, scores.hamming_accuracy, scores.by_class.recall
+    (0.8, 0.75, array([0.5, 1. ]))
     """
-    truth, given, predicted = _tables(Y_true, probs, predictions, thresholds)
-    counts = labels.count_classes(truth, predicted)
+    truth, table, predicted = _tables(Y_true, probs, predictions, thresholds)
+    counts = LabelCounts.of(truth, predicted)
     return LabelScores(
-        hamming_accuracy=labels.hamming_of(counts),
-        jaccard_accuracy=labels.jaccard_of(truth, predicted),
-        micro_f1=labels.micro_f1_of(counts, zero_division),
-        macro_f1=labels.macro_f1_of(counts, zero_division),
-        subset_accuracy=labels.subset_of(truth, predicted),
-        log_likelihood=float("nan") if given is None else mean_of_known(cell_log_likelihoods(truth, given, eps)),
-        calibration_error=float("nan") if given is None else curve_of(truth, given, n_bins).expected_error,
+        hamming_accuracy=counts.hamming_accuracy(),
+        jaccard_accuracy=jaccard_of(truth, predicted),
+        micro_f1=counts.micro_f1(zero_division),
+        macro_f1=counts.macro_f1(zero_division),
+        subset_accuracy=subset_of(truth, predicted),
+        log_likelihood=float("nan") if table is None else mean_of_known(cell_log_likelihoods(truth, table, eps)),
+        calibration_error=float("nan") if table is None else curve_of(truth, table, n_bins).expected_error,
         n_docs=int(np.count_nonzero((truth >= 0).any(axis=1))),
         n_known=int(counts.known.sum()),
-        by_class=_class_scores(truth, given, counts, eps, n_bins, zero_division),
+        by_class=_class_scores(truth, table, counts, eps, n_bins, zero_division),
     )
 
 
@@ -118,41 +142,150 @@ def per_class(
     n_bins: int = N_BINS,
     zero_division: float = 0.0,
 ) -> ClassScores:
-    """Measures of each class; arguments as for ``scores``."""
-    truth, given, predicted = _tables(Y_true, probs, predictions, thresholds)
-    return _class_scores(truth, given, labels.count_classes(truth, predicted), eps, n_bins, zero_division)
+    """Measures of each class.
+
+    Parameters
+    ----------
+    Y_true, probs, predictions, thresholds, eps, n_bins, zero_division
+        As in :func:`scores`.
+
+    Returns
+    -------
+    ClassScores
+        The measures, arrays of shape (classes,).
+
+    Examples
+    --------
+    >>> from palda import metrics
+    >>> metrics.per_class([[1, 0], [1, 1]], predictions=[[1, 0], [0, 1]]).f1.round(3)
+    array([0.667, 1.   ])
+    """
+    truth, table, predicted = _tables(Y_true, probs, predictions, thresholds)
+    return _class_scores(truth, table, LabelCounts.of(truth, predicted), eps, n_bins, zero_division)
 
 
 def apply_thresholds(probs: Any, thresholds: Any = 0.5) -> Labels:
-    """Predict 1 where the probability reaches the threshold: one number, or one for each class."""
-    given = probability_table(probs)
+    """Predicted labels: 1 where the probability is at least the threshold.
+
+    Parameters
+    ----------
+    probs : array of shape (documents, classes)
+        Probabilities of presence.
+    thresholds : float or array of shape (classes,), default 0.5
+        One threshold, or one per class.
+
+    Returns
+    -------
+    array of shape (documents, classes)
+        0 or 1.
+
+    Examples
+    --------
+    >>> from palda import metrics
+    >>> metrics.apply_thresholds([[0.5, 0.4]], [0.6, 0.3])
+    array([[0, 1]], dtype=int8)
+    """
+    table = probability_table(probs)
     cuts = number_list(thresholds, "thresholds")
-    if cuts.shape not in ((), (given.shape[1],)) or np.isnan(cuts).any():
-        raise DataError(f"thresholds need one number, or {given.shape[1]} of them (one a class), none of them NaN")
-    return (given >= cuts).astype(np.int8)
+    if cuts.shape not in ((), (table.shape[1],)) or np.isnan(cuts).any():
+        raise DataError(f"thresholds must be one number, or {table.shape[1]} numbers (one per class), without NaN")
+    return (table >= cuts).astype(np.int8)
 
 
 def base_rates(Y: Any) -> Floats:
-    """Share of documents that have each class, where that is known; NaN for a class known nowhere."""
+    """Share of the documents with known truth that have each class.
+
+    Parameters
+    ----------
+    Y : array of shape (documents, classes)
+        True labels: 1, 0, or -1 or NaN for unknown.
+
+    Returns
+    -------
+    array of shape (classes,)
+        The shares; NaN for a class whose truth is never known.
+
+    Examples
+    --------
+    >>> from palda import metrics
+    >>> metrics.base_rates([[1, 0], [0, -1]])
+    array([0.5, 0. ])
+    """
     truth = truth_table(Y, "Y")
     return ratio(np.count_nonzero(truth == 1, axis=0), np.count_nonzero(truth >= 0, axis=0))
 
 
 def nothing_baseline(n_docs: int, n_classes: int) -> Labels:
-    """Predict no label at all: the row that shows what Hamming accuracy is worth on a data set."""
+    """Predictions without any label; their Hamming accuracy is what a data set gives for free.
+
+    Parameters
+    ----------
+    n_docs, n_classes : int
+        Shape of the predictions.
+
+    Returns
+    -------
+    array of shape (documents, classes)
+        Zeros.
+
+    Examples
+    --------
+    >>> from palda import metrics
+    >>> metrics.nothing_baseline(1, 2)
+    array([[0, 0]], dtype=int8)
+    """
     return np.zeros((n_docs, n_classes), dtype=np.int8)
 
 
 def majority_baseline(Y_train: Any, n_docs: int) -> Labels:
-    """Predict for every document each class's more frequent value in training; ties and unknown classes are absent."""
+    """Predictions of the more frequent value of each class in training; 0 for ties and unknown classes.
+
+    Parameters
+    ----------
+    Y_train : array of shape (training documents, classes)
+        Training labels: 1, 0, or -1 or NaN for unknown.
+    n_docs : int
+        Number of documents to predict.
+
+    Returns
+    -------
+    array of shape (documents, classes)
+        Equal rows of 0 and 1.
+
+    Examples
+    --------
+    >>> from palda import metrics
+    >>> metrics.majority_baseline([[1, 0], [1, 1]], 1)
+    array([[1, 0]], dtype=int8)
+    """
     return np.tile((base_rates(Y_train) > 0.5).astype(np.int8), (n_docs, 1))
 
 
 def baseline_scores(Y_train: Any, Y_true: Any, **options: Any) -> dict[str, LabelScores]:
-    """Scores of the rows ``"nothing"`` and ``"majority"``, to be printed in every table of results.
+    """Scores of the predictions of :func:`nothing_baseline` and :func:`majority_baseline`, for comparison.
 
-    Both carry the training base rates as probabilities (½ for a class that training says nothing about): the best
-    log-likelihood to be had without looking at a document. ``options`` as for ``scores``.
+    Both use the training base rates as probabilities (½ for a class without training labels), which give the best
+    log-likelihood without reading a document.
+
+    Parameters
+    ----------
+    Y_train : array of shape (training documents, classes)
+        Training labels: 1, 0, or -1 or NaN for unknown.
+    Y_true : array of shape (documents, classes)
+        True labels of the test documents.
+    **options
+        Options of :func:`scores`.
+
+    Returns
+    -------
+    dict of str to LabelScores
+        Scores of ``"nothing"`` and ``"majority"``.
+
+    Examples
+    --------
+    >>> from palda import metrics
+    >>> metrics.baseline_scores([[1, 0], [1, 0]], [[1, 0], [0, 0]])["nothing"].hamming_accuracy
+    0.75
     """
     truth = truth_table(Y_true)
     rates = base_rates(Y_train)
@@ -167,24 +300,24 @@ def baseline_scores(Y_train: Any, Y_true: Any, **options: Any) -> dict[str, Labe
 
 def _tables(Y_true: Any, probs: Any, predictions: Any, thresholds: Any) -> tuple[Labels, Floats | None, Labels]:
     truth = truth_table(Y_true)
-    given = None if probs is None else probability_table(probs, truth.shape)
+    table = None if probs is None else probability_table(probs, truth.shape)
     if predictions is not None:
-        return truth, given, prediction_table(predictions, truth.shape)
-    if given is None:
-        raise DataError("give probs, predictions, or both; there is nothing to score")
-    return truth, given, apply_thresholds(given, thresholds)
+        return truth, table, prediction_table(predictions, truth.shape)
+    if table is None:
+        raise DataError("give probs, predictions, or both")
+    return truth, table, apply_thresholds(table, thresholds)
 
 
 def _class_scores(
-    truth: Labels, given: Floats | None, counts: labels.ClassCounts, eps: float, n_bins: int, zero_division: float
+    truth: Labels, probs: Floats | None, counts: LabelCounts, eps: float, n_bins: int, zero_division: float
 ) -> ClassScores:
     n_classes = truth.shape[1]
     log_likelihood = calibration_error = np.full(n_classes, np.nan)
-    if given is not None:
-        cells = np.nan_to_num(cell_log_likelihoods(truth, given, eps))
+    if probs is not None:
+        cells = np.nan_to_num(cell_log_likelihoods(truth, probs, eps))
         log_likelihood = ratio(cells.sum(axis=0), counts.known)
         calibration_error = np.array(
-            [curve_of(truth[:, i], given[:, i], n_bins).expected_error for i in range(n_classes)], dtype=np.float64
+            [curve_of(truth[:, i], probs[:, i], n_bins).expected_error for i in range(n_classes)], dtype=np.float64
         )
     known = counts.known > 0
     return ClassScores(

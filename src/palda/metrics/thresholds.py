@@ -1,9 +1,9 @@
-"""Thresholds: from which probability on a class is predicted, so that a measure is highest.
+"""Thresholds of probabilities that maximise a measure.
 
-Targets may be soft, a crowd's consensus say; the measures are then those of expected counts. A threshold chosen from
-few positives would fit their luck. Where probabilities are calibrated, the expected target *is* the probability, so
-each target is mixed with it: a class with n expected positives weighs its own targets n / (n + ``PRIOR``). With no
-evidence at all the best threshold under micro-F1 is then half of the F1 reached, the same for every class.
+Targets may be probabilities, such as a crowd's consensus; the measures are then those of expected counts. A threshold
+chosen from few positives would overfit. The expected target of a calibrated probability is the probability itself, so
+each target is averaged with it: the targets of a class with n expected positives have weight n / (n +
+``PRIOR_POSITIVES``). Without positives, the best threshold for micro-F1 is then half of the F1 for every class.
 """
 
 from __future__ import annotations
@@ -14,64 +14,95 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from palda.errors import DataError
-from palda.metrics.tables import mean_of_known, probability_table, ratio
+from palda.metrics.inputs import mean_of_known, probability_table, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from palda.metrics.tables import Floats
+    from palda.metrics.inputs import Floats
 
-__all__ = ["PRIOR", "Measure", "choose_thresholds", "expected_measure"]
+__all__ = ["PRIOR_POSITIVES", "Measure", "choose_thresholds", "expected_measure"]
 
 Measure: TypeAlias = Literal["micro_f1", "macro_f1", "jaccard"]
 
-PRIOR = 30.0
-"""Expected positives at which a class's own targets and its probabilities weigh the same."""
+PRIOR_POSITIVES = 30.0
+"""Number of expected positives at which targets and probabilities have equal weight."""
 
 _HALF = 0.5
-_MAX_ROUNDS = 50
+_MAX_ITER = 50
 _MAX_SWEEPS = 10
-_WORTH_A_SWEEP = 1e-6
-_COMMON = np.linspace(0.05, 0.95, 19)
+_MIN_SWEEP_GAIN = 1e-6
+_COMMON_GRID = np.linspace(0.05, 0.95, 19)
 
 
 def choose_thresholds(targets: Any, probs: Any, measure: Measure = "micro_f1") -> Floats:
-    """Threshold of each class; predicting where ``probs`` reach it gives the highest measure, or nearly.
+    """Thresholds that maximise a measure, exactly for F1 and approximately for Jaccard.
 
-    Choose on probabilities that have not seen the targets (out of fold). On the data it was chosen on, the result is
-    never worse than ½ for every class.
+    Use out-of-fold probabilities. On the given data the result is never worse than ½ for every class.
 
     Parameters
     ----------
-    targets
-        Labels or probabilities of presence (documents, classes); -1 or NaN where unknown.
-    probs
-        Predicted probabilities (documents, classes).
-    measure
-        ``"micro_f1"``, ``"macro_f1"``, or ``"jaccard"``: the mean over documents of ``|both| / |either|``.
+    targets : array of shape (documents, classes)
+        Labels or probabilities of presence; -1 or NaN where unknown.
+    probs : array of shape (documents, classes)
+        Predicted probabilities.
+    measure : "micro_f1", "macro_f1" or "jaccard", default "micro_f1"
+        ``"jaccard"`` is the mean over documents of ``|both| / |either|``.
+
+    Returns
+    -------
+    array of shape (classes,)
+        Predict a class where its probability is at least the threshold.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from palda import metrics
+    >>> probs = np.linspace(0.01, 0.99, 99)[:, None]
+    >>> metrics.choose_thresholds(probs > 0.3, probs).round(3)
+    array([0.305])
     """
     if measure not in _CHOOSERS:
         raise DataError(f"measure is {measure!r}; choose from {', '.join(map(repr, _CHOOSERS))}")
-    soft, given = _tables(targets, probs)
+    soft, table = _tables(targets, probs)
     known = ~np.isnan(soft)
     n_positive = np.where(known, soft, 0.0).sum(axis=0)
-    trust = n_positive / (n_positive + PRIOR)
-    mixed = np.where(known, trust * soft + (1.0 - trust) * given, np.nan)
-    chosen, common = _CHOOSERS[measure](np.asfortranarray(mixed), np.asfortranarray(given))  # read class by class
+    weight = n_positive / (n_positive + PRIOR_POSITIVES)
+    mixed = np.where(known, weight * soft + (1.0 - weight) * table, np.nan)
+    chosen, common = _CHOOSERS[measure](np.asfortranarray(mixed), np.asfortranarray(table))  # read class by class
     candidates = (chosen, np.full(len(chosen), common), np.full(len(chosen), _HALF))
-    reached = [_measure(soft, given, cuts, measure) for cuts in candidates]
+    reached = [_measure(soft, table, cuts, measure) for cuts in candidates]
     if np.isnan(reached[0]) or reached[0] >= reached[2]:
         return chosen
     return candidates[int(np.argmax(reached))]
 
 
 def expected_measure(targets: Any, probs: Any, thresholds: Any, measure: Measure = "micro_f1") -> float:
-    """What predictions at the thresholds reach; equal to the measure of that name when targets are 1 and 0.
+    """Measure of the predictions at some thresholds, for targets that may be probabilities.
 
-    For soft targets, F1 is that of expected counts, and a document's ``|both| / |either|`` is the ratio of expected
-    sizes; where nothing is predicted it is the probability that nothing is present.
+    For targets 0 and 1 it equals the measure of that name. Otherwise F1 is that of expected counts, and
+    ``|both| / |either|`` of a document is the ratio of expected sizes, or the probability that no class is present if
+    none is predicted.
+
+    Parameters
+    ----------
+    targets, probs, measure
+        As in :func:`choose_thresholds`.
+    thresholds : float or array of shape (classes,)
+        The thresholds.
+
+    Returns
+    -------
+    float
+        The measure.
+
+    Examples
+    --------
+    >>> from palda import metrics
+    >>> metrics.expected_measure([[1.0, 0.5]], [[0.9, 0.8]], 0.5)
+    0.8571428571428571
     """
     if measure not in _CHOOSERS:
         raise DataError(f"measure is {measure!r}; choose from {', '.join(map(repr, _CHOOSERS))}")
@@ -80,20 +111,20 @@ def expected_measure(targets: Any, probs: Any, thresholds: Any, measure: Measure
 
 def _tables(targets: Any, probs: Any) -> tuple[Floats, Floats]:
     """Targets with NaN for unknown, and probabilities."""
-    given = probability_table(probs)
+    table = probability_table(probs)
     soft = np.array(targets.toarray() if hasattr(targets, "toarray") else targets, dtype=np.float64)
     soft = soft[:, np.newaxis] if soft.ndim == 1 else soft
-    if soft.shape != given.shape:
-        raise DataError(f"targets have shape {soft.shape}, probs {given.shape}; they must be equal")
+    if soft.shape != table.shape:
+        raise DataError(f"targets have shape {soft.shape}, probs {table.shape}; they must be equal")
     soft[soft == -1.0] = np.nan
-    unsound = np.argwhere((soft < 0.0) | (soft > 1.0))
-    if len(unsound):
-        row, column = (int(place) for place in unsound[0])
+    invalid = np.argwhere((soft < 0.0) | (soft > 1.0))
+    if len(invalid):
+        row, column = (int(i) for i in invalid[0])
         raise DataError(
             f"target {soft[row, column]} of document {row}, class {column} is not a probability; "
             "give labels or probabilities, -1 or NaN where unknown"
         )
-    return soft, given
+    return soft, table
 
 
 def _measure(soft: Floats, probs: Floats, thresholds: Floats, measure: Measure) -> float:
@@ -101,7 +132,7 @@ def _measure(soft: Floats, probs: Floats, thresholds: Floats, measure: Measure) 
     present = np.where(known, soft, 0.0)
     flags = (probs >= thresholds) & known
     if measure == "jaccard":
-        return mean_of_known(_Sets.of(present, flags).values()[known.any(axis=1)])
+        return mean_of_known(_SetSizes.of(present, flags).values()[known.any(axis=1)])
     hits, sizes = (present * flags).sum(axis=0), present.sum(axis=0) + flags.sum(axis=0)
     if measure == "micro_f1":
         return float(ratio(2.0 * hits.sum(keepdims=True), sizes.sum(keepdims=True), empty=0.0)[0])
@@ -110,9 +141,9 @@ def _measure(soft: Floats, probs: Floats, thresholds: Floats, measure: Measure) 
 
 @dataclass(frozen=True, eq=False)
 class _Ranking:
-    """Documents of one class from its highest probability down, and where equal probabilities allow a cut.
+    """Documents of one class by descending probability, and the possible cuts between distinct probabilities.
 
-    Cut j flags the first ``n_flagged[j]`` documents; the first cut flags none and the last one all.
+    Cut j predicts the class for the first ``n_flagged[j]`` documents; the first cut for none, the last one for all.
     """
 
     order: NDArray[np.intp]
@@ -128,11 +159,11 @@ class _Ranking:
         return cls(order, ranked, np.concatenate(([0], steps, [len(order)])) if len(order) else np.zeros(1, np.intp))
 
     def sums_at_cuts(self, values: Floats) -> Floats:
-        """Sum of values over the documents that each cut flags."""
+        """Sum of values over the flagged documents of each cut."""
         return np.concatenate(([0.0], np.cumsum(values[self.order])))[self.n_flagged]
 
     def threshold(self, cut: int, preferred: float) -> float:
-        """Threshold that makes the cut: the preferred one if it does, else halfway between its neighbours."""
+        """Threshold of a cut: the preferred one if possible, else halfway between the neighbouring probabilities."""
         n_flagged = int(self.n_flagged[cut])
         above = float(self.probs[n_flagged - 1]) if n_flagged else float(np.nextafter(1.0, 2.0))
         below = float(self.probs[n_flagged]) if n_flagged < len(self.probs) else -1.0
@@ -147,13 +178,13 @@ def _rankings(soft: Floats, probs: Floats) -> list[_Ranking]:
 
 
 def _for_micro_f1(soft: Floats, probs: Floats) -> tuple[Floats, float]:
-    """Exact maximum by Dinkelbach's method: at the best F, no cut gains more than 2 hits - F flags elsewhere."""
+    """Exact maximum by Dinkelbach's method: iterate the cuts that maximise 2 hits - F flags, and F."""
     rankings = _rankings(soft, probs)
     present = np.nan_to_num(soft)
     hits = [ranking.sums_at_cuts(column) for ranking, column in zip(rankings, present.T, strict=True)]
     total, best = present.sum(), 0.0
     cuts = [0] * len(rankings)
-    for _ in range(_MAX_ROUNDS):
+    for _ in range(_MAX_ITER):
         cuts = [int(np.argmax(2.0 * hit - best * rank.n_flagged)) for rank, hit in zip(rankings, hits, strict=True)]
         n_hits = sum(hit[cut] for hit, cut in zip(hits, cuts, strict=True))
         n_flagged = sum(int(rank.n_flagged[cut]) for rank, cut in zip(rankings, cuts, strict=True))
@@ -166,7 +197,7 @@ def _for_micro_f1(soft: Floats, probs: Floats) -> tuple[Floats, float]:
 
 
 def _for_macro_f1(soft: Floats, probs: Floats) -> tuple[Floats, float]:
-    """Best cut of each class by itself."""
+    """Best cut of each class on its own."""
     thresholds = []
     for ranking, column in zip(_rankings(soft, probs), np.nan_to_num(soft).T, strict=True):
         hits = ranking.sums_at_cuts(column)
@@ -177,8 +208,8 @@ def _for_macro_f1(soft: Floats, probs: Floats) -> tuple[Floats, float]:
 
 
 @dataclass(eq=False)
-class _Sets:
-    """Expected sizes of each document's label sets: what is present, flagged, and both."""
+class _SetSizes:
+    """Expected sizes of the label sets of each document: present, flagged, and both."""
 
     present: Floats
     flagged: Floats
@@ -186,7 +217,7 @@ class _Sets:
     nothing_present: Floats
 
     @classmethod
-    def of(cls, present: Floats, flags: NDArray[np.bool_]) -> _Sets:
+    def of(cls, present: Floats, flags: NDArray[np.bool_]) -> _SetSizes:
         return cls(
             present.sum(axis=1),
             flags.sum(axis=1).astype(np.float64),
@@ -195,24 +226,24 @@ class _Sets:
         )
 
     def values(self) -> Floats:
-        """|both| / |either|; the probability that nothing is present where nothing is flagged."""
+        """|both| / |either|, or the probability that no class is present where none is flagged."""
         either = self.present + self.flagged - self.both
         return np.where(self.flagged > 0, ratio(self.both, either), self.nothing_present)
 
     def flag(self, column: Floats, by: Floats) -> None:
-        """Add ``by`` (1, 0 or -1) flags of a class with the given targets."""
+        """Change the flags of a class with targets ``column`` by 1, 0 or -1 per document."""
         self.flagged += by
         self.both += by * column
 
 
 def _for_jaccard(soft: Floats, probs: Floats) -> tuple[Floats, float]:
-    """Coordinate ascent from the best common threshold: each class in turn is cut best, given the others' flags."""
+    """Coordinate ascent from the best common threshold: best cut of one class at a time, given the other classes."""
     known = ~np.isnan(soft)
     present = np.nan_to_num(soft)
-    common = float(max(_COMMON, key=lambda cut: _measure(soft, probs, np.full(probs.shape[1], cut), "jaccard")))
+    common = float(max(_COMMON_GRID, key=lambda cut: _measure(soft, probs, np.full(probs.shape[1], cut), "jaccard")))
     thresholds = np.full(probs.shape[1], common)
     flags = (probs >= thresholds) & known
-    sets, rankings = _Sets.of(present, flags), _rankings(soft, probs)
+    sets, rankings = _SetSizes.of(present, flags), _rankings(soft, probs)
     before = -np.inf
     for _ in range(_MAX_SWEEPS):
         for i, ranking in enumerate(rankings):
@@ -224,7 +255,7 @@ def _for_jaccard(soft: Floats, probs: Floats) -> tuple[Floats, float]:
             flags[:, i] = (probs[:, i] >= thresholds[i]) & known[:, i]
             sets.flag(present[:, i], flags[:, i].astype(np.float64) - 1.0)
         reached = float(sets.values().mean()) if len(probs) else 0.0
-        if reached < before + _WORTH_A_SWEEP:
+        if reached < before + _MIN_SWEEP_GAIN:
             break
         before = reached
     return thresholds, common

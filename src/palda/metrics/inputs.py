@@ -1,4 +1,4 @@
-"""Tables of labels and probabilities, checked once at the door and plain dense arrays from there on."""
+"""Checks of labels and probabilities, which become dense arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["mean_of_known", "number_list", "prediction_table", "probability_table", "ratio", "truth_table"]
 
 _ROUNDING = 1e-6
-"""How far outside [0, 1] a probability may lie before it is a mistake and not single-precision rounding."""
+"""Tolerance for probabilities outside [0, 1], which single-precision rounding can cause."""
 
 
 def truth_table(Y: Any, what: str = "Y_true", shape: tuple[int, int] | None = None) -> Labels:
@@ -31,7 +31,7 @@ def truth_table(Y: Any, what: str = "Y_true", shape: tuple[int, int] | None = No
 
 
 def prediction_table(predictions: Any, shape: tuple[int, int]) -> Labels:
-    """Predicted labels as int8: 1 present, 0 absent, and nothing else."""
+    """Predicted labels as int8: 1 or 0."""
     values = _dense(predictions, "predictions")
     _check_shape(values, "predictions", shape)
     _check_cells(values, (values == 0) | (values == 1), "predictions", "a prediction is 1 or 0")
@@ -39,7 +39,7 @@ def prediction_table(predictions: Any, shape: tuple[int, int]) -> Labels:
 
 
 def probability_table(probs: Any, shape: tuple[int, int] | None = None) -> Floats:
-    """Probabilities of presence as float64 in [0, 1]; what rounding pushed outside is put back."""
+    """Probabilities as float64, clipped to [0, 1] if rounding pushed them outside."""
     values = _dense(probs, "probs").astype(np.float64, copy=False)
     _check_shape(values, "probs", shape)
     inside = (values >= -_ROUNDING) & (values <= 1 + _ROUNDING)
@@ -48,38 +48,38 @@ def probability_table(probs: Any, shape: tuple[int, int] | None = None) -> Float
 
 
 def ratio(part: NDArray[Any], whole: NDArray[Any], empty: float = np.nan) -> Floats:
-    """Element-wise ``part / whole``, and ``empty`` where the whole is 0."""
+    """Element-wise ``part / whole``, or ``empty`` where the whole is 0."""
     result = np.full(whole.shape, empty, dtype=np.float64)
     np.divide(part, whole, out=result, where=whole > 0)
     return result
 
 
 def mean_of_known(values: NDArray[Any]) -> float:
-    """Mean without the NaNs; NaN when nothing is left."""
+    """Mean without NaN values; NaN if there are no others."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else float("nan")
 
 
 def number_list(numbers: Any, what: str) -> Floats:
-    """A number, or a list of them, as float64."""
+    """A number or a list of numbers as float64."""
     try:
         return np.asarray(numbers, dtype=np.float64)
     except (TypeError, ValueError):
-        raise DataError(f"{what} need numbers, not {validation.shown(numbers)}") from None
+        raise DataError(f"{what} must be numbers, not {validation.shown(numbers)}") from None
 
 
 def _dense(table: Any, what: str) -> NDArray[Any]:
     try:
         values: NDArray[Any] = np.asarray(table.toarray() if hasattr(table, "toarray") else table)
     except ValueError:
-        raise DataError(f"{what} has rows of different lengths; it needs a table (documents, classes)") from None
+        raise DataError(f"{what} has rows of different lengths; it must have shape (documents, classes)") from None
     if values.ndim == 1:
         values = values[:, np.newaxis]
     if values.ndim != 2:
-        raise DataError(f"{what} needs a table (documents, classes), not an array of shape {values.shape}")
+        raise DataError(f"{what} must have shape (documents, classes), not {values.shape}")
     if values.dtype.kind not in "biuf":
         raise DataError(
-            f"{what} holds {values.dtype}, not numbers; scikit-learn's MultiLabelBinarizer makes a table of label lists"
+            f"{what} holds {values.dtype}, not numbers; scikit-learn's MultiLabelBinarizer converts lists of labels"
         )
     return values
 
@@ -91,11 +91,11 @@ def _is_nan(values: NDArray[Any]) -> NDArray[np.bool_]:
 def _check_shape(values: NDArray[Any], what: str, shape: tuple[int, int] | None) -> None:
     if shape is not None and values.shape != shape:
         raise DataError(
-            f"{what} has {values.shape[0]} documents x {values.shape[1]} classes; {shape[0]} x {shape[1]} are needed"
+            f"{what} has {values.shape[0]} documents x {values.shape[1]} classes; expected {shape[0]} x {shape[1]}"
         )
 
 
-def _check_cells(values: NDArray[Any], fine: NDArray[np.bool_], what: str, rule: str) -> None:
-    if not fine.all():
-        row, column = (int(i) for i in np.argwhere(~fine)[0])
+def _check_cells(values: NDArray[Any], valid: NDArray[np.bool_], what: str, rule: str) -> None:
+    if not valid.all():
+        row, column = (int(i) for i in np.argwhere(~valid)[0])
         raise DataError(f"{what} holds {values[row, column]} at document {row}, class {column}; {rule}")
