@@ -77,7 +77,7 @@ def test_ctrl_c_saves_the_best_model_so_far_and_keeps_the_checkpoint(
         interrupt_in_iteration(patched, 3)
         result = palda(*arguments, "-o", target)
     assert result.code == 0
-    assert f"palda: this takes longer; checkpoints go to {folder}\n" in result.err
+    assert f"palda: long fit: writing checkpoints to {folder}\n" in result.err
     assert "palda: warning: interrupted; the best parameters so far are kept\n" in result.err
     assert result.err.endswith("to resume, repeat the command with --resume --force\n")
     assert target.exists()
@@ -141,5 +141,5 @@ def test_a_folder_with_other_files_is_not_used_as_checkpoint(palda: Palda, world
     (tmp_path / "m.checkpoint").mkdir()
     (tmp_path / "m.checkpoint" / "precious.txt").write_text("mine")
     arguments = ("fit", world.documents, world.votes, "-o", tmp_path / "m", *QUICK, "--quiet")
-    assert "holds other things than checkpoints" in palda(*arguments, "--force").error_line
+    assert "contains other files than checkpoints" in palda(*arguments, "--force").error_line
     assert (tmp_path / "m.checkpoint" / "precious.txt").read_text() == "mine"

@@ -199,7 +199,7 @@ def test_damaged_stage_files_are_recomputed_with_a_warning(tmp_path: Path) -> No
         content = path.read_bytes()
         halves = (content[: len(content) // 2], b"", content[:-40] + bytes(40), b"PK" + content[2:][::-1])
         path.write_bytes(halves[number % len(halves)])
-    with pytest.warns(PaldaWarning, match="is damaged .*; this part of the fit is computed again") as caught:
+    with pytest.warns(PaldaWarning, match="is damaged .*; recomputing this part of the fit") as caught:
         again = fitted(folder, crowd=False)
     n_warnings = sum(issubclass(warning.category, PaldaWarning) for warning in caught)
     assert n_warnings == len(list(folder.glob("*.npz")))
@@ -236,7 +236,7 @@ def test_stages_of_other_inputs_are_recomputed_and_rounding_is_tolerated(tmp_pat
     assert [recalled(rounded, kind, inputs * (1 + 1e-12)) for kind in ("em", "head", "em")] == [1, 1, 1]
     other = FolderStageStore(tmp_path, {}, 0)
     assert recalled(other, "em", inputs) == 1
-    with pytest.warns(PaldaWarning, match="0002-head.npz: belongs to another course of the fit"):
+    with pytest.warns(PaldaWarning, match="0002-head.npz: checkpoint does not match this fit"):
         assert recalled(other, "head", inputs + 1e-3) is None
     assert recalled(other, "em", inputs) is None  # nor is any later stage used
     assert [path.name for path in sorted(tmp_path.glob("*.npz"))] == ["0001-em.npz"]
@@ -277,7 +277,7 @@ def test_a_folder_that_cannot_hold_checkpoints_is_refused(tmp_path: Path) -> Non
     (tmp_path / "file").write_text("x")
     with pytest.raises(CheckpointError, match="is a file; checkpoints need a folder"):
         fitted(tmp_path / "file")
-    with pytest.raises(CheckpointError, match="holds other things than checkpoints"):
+    with pytest.raises(CheckpointError, match="contains other files than checkpoints"):
         fitted(tmp_path)
     for wrong in (Checkpoint(tmp_path / "new", minutes=-1), Checkpoint(tmp_path / "new", minutes=float("nan")), 3):
         with pytest.raises(PaldaError, match="checkpoint"):
@@ -290,7 +290,7 @@ def test_a_full_disk_gives_one_warning_and_the_fit_continues(tmp_path: Path, mon
 
     with monkeypatch.context() as patched:
         patched.setattr(journals, "_write_record", full)
-        with pytest.warns(PaldaWarning, match="no checkpoint can be written: No space left on device") as caught:
+        with pytest.warns(PaldaWarning, match="cannot write checkpoints: No space left on device") as caught:
             survivor = fitted(tmp_path / "checkpoint", "base_rate")
     assert len([warning for warning in caught if issubclass(warning.category, PaldaWarning)]) == 1
     assert_same(survivor, fitted(None, "base_rate"), tmp_path)
@@ -323,7 +323,7 @@ def test_nothing_is_written_before_the_interval_is_over_and_then_everything(tmp_
         running.keep(lambda: StageRecord({}, {"round": 3}), finished=False)
         assert _round_in(folder) == 2
     assert _round_in(folder) == 3  # a fit that ends after a checkpoint writes all that is left
-    assert said == [f"this takes longer; checkpoints go to {folder}"]
+    assert said == [f"long fit: writing checkpoints to {folder}"]
 
 
 def _round_in(folder: Path) -> object:

@@ -1,4 +1,4 @@
-"""Runs functions over shards, in threads or on Dask, and stores finished stages. Never sees a formula."""
+"""Runs functions over shards, in threads or on Dask, and stores finished stages. It knows no formulas."""
 
 from __future__ import annotations
 

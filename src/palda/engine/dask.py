@@ -1,7 +1,7 @@
-"""Dask: shards stay on the workers, what they share is sent to all of them, and sums are made there too.
+"""Dask: shards stay on the workers, shared objects are sent to all of them, and sums are computed there.
 
-Nothing but the shards outlives a round, and a shard can always be read or made again: whoever is lost, the scheduler
-has somebody else repeat the work, and a round that fails nevertheless is asked for once more.
+Only shards are kept between calls, and a shard can always be read or computed again. If a worker is lost, the scheduler
+repeats its work on another one; a call that fails all the same is repeated.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ _ATTEMPTS, _PAUSE = 5, 1.0
 
 
 class Dask:
-    """Work on the cluster of a ``distributed.Client``, which stays the caller's own."""
+    """Runs on the cluster of a ``distributed.Client``; the caller closes the client."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
 
     def place(self, shards: Sequence[S]) -> Sequence[S]:
-        """The shards in the workers' memory, several neighbours together."""
+        """The shards in the memory of the workers, in bundles of ``FAN_IN`` neighbours."""
         bundles = [list(shards[first : first + FAN_IN]) for first in range(0, len(shards), FAN_IN)]
-        futures = self.client.map(_loaded, bundles, pure=False)
-        return _Placed(futures, len(shards))
+        futures = self.client.map(_load, bundles, pure=False)
+        return _PlacedShards(futures, len(shards))
 
     def each(self, function: Callable[[S, B], R], shards: Sequence[S], shared: B) -> Iterator[R]:
-        """Result of each shard, in shard order; a bundle's are dropped by the workers once they are here."""
+        """Result of each shard, in shard order; workers drop the results of a bundle once they are received."""
         bundles = self._bundles(shards)
-        futures = deque(_persistent(lambda: self._submit(_results, function, bundles, shared)))
+        futures = deque(_with_retries(lambda: self._submit(_results, function, bundles, shared)))
         for bundle in bundles:
             yield from self._result(futures.popleft(), function, bundle, shared)
 
     def total(self, function: Callable[[S, B], R], shards: Sequence[S], shared: B) -> R:
-        """Sum of the results, made on the workers."""
+        """Sum of the results, computed on the workers."""
         bundles = self._bundles(shards)
 
         def total() -> R:
@@ -57,25 +57,25 @@ class Dask:
             while len(level) > 1:
                 groups = [level[first : first + FAN_IN] for first in range(0, len(level), FAN_IN)]
                 level = [self.client.submit(_sum, group, pure=False) for group in groups]
-            found: R = level[0].result()
-            return found
+            result: R = level[0].result()
+            return result
 
-        return _persistent(total)
+        return _with_retries(total)
 
     def _result(self, future: Future, function: Callable[..., Any], bundle: Future, shared: Any) -> Any:
-        """What was computed for a bundle, or what it is when asked for once more."""
+        """Results of a bundle; they are computed again if they were lost."""
 
-        def once_more() -> Any:
+        def recompute() -> Any:
             return self._submit(_results, function, [bundle], shared)[0].result()
 
         try:
             return future.result()
-        except _lost():
-            return _persistent(once_more)
+        except _loss_errors():
+            return _with_retries(recompute)
 
     def _bundles(self, shards: Sequence[Any]) -> list[Future]:
-        placed = shards if isinstance(shards, _Placed) else self.place(shards)
-        return cast("_Placed", placed).bundles
+        placed = shards if isinstance(shards, _PlacedShards) else self.place(shards)
+        return cast("_PlacedShards", placed).bundles
 
     def _submit(
         self, work: Callable[..., Any], function: Callable[..., Any], bundles: list[Future], shared: Any
@@ -84,8 +84,8 @@ class Dask:
         return [self.client.submit(work, function, bundle, sent, pure=False) for bundle in bundles]
 
 
-def _lost() -> tuple[type[Exception], ...]:
-    """What is raised where workers were lost: they may take along what all share, or the connection itself."""
+def _loss_errors() -> tuple[type[Exception], ...]:
+    """Exceptions after the loss of a worker, which may also lose the shared object or the connection."""
     from concurrent.futures import CancelledError
 
     from distributed import KilledWorker
@@ -93,18 +93,18 @@ def _lost() -> tuple[type[Exception], ...]:
     return CancelledError, KilledWorker, OSError, TimeoutError
 
 
-def _persistent(attempt: Callable[[], R]) -> R:
-    """Result of the first attempt in which nobody was lost."""
+def _with_retries(attempt: Callable[[], R]) -> R:
+    """Result of the first attempt without a lost worker."""
     for _ in range(_ATTEMPTS - 1):
         try:
             return attempt()
-        except _lost():
-            time.sleep(_PAUSE)  # time for a new worker to come up
+        except _loss_errors():
+            time.sleep(_PAUSE)  # until a new worker has started
     return attempt()
 
 
-class _Placed(Sequence[Any]):
-    """Shards on the workers, in bundles; they stay there as long as this lives."""
+class _PlacedShards(Sequence[Any]):
+    """Shards on the workers, in bundles; they stay there as long as this object exists."""
 
     def __init__(self, bundles: list[Future], n_shards: int) -> None:
         self.bundles, self._n_shards = bundles, n_shards
@@ -117,12 +117,12 @@ class _Placed(Sequence[Any]):
     @overload
     def __getitem__(self, position: slice) -> Sequence[Any]: ...
     def __getitem__(self, position: int | slice) -> Any:
-        """Shards are not brought back: ask for results."""
-        raise TypeError("shards on workers cannot be picked")
+        """Shards are not sent back."""
+        raise TypeError("shards on Dask workers cannot be accessed one by one; use each or total")
 
 
-def _loaded(bundle: list[Any]) -> list[Any]:
-    """Shards with everything in memory, read by the worker that will hold them."""
+def _load(bundle: list[Any]) -> list[Any]:
+    """Shards with everything in memory, read by the worker that will keep them."""
     return [shard.loaded() for shard in bundle]
 
 

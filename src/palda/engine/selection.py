@@ -1,4 +1,4 @@
-"""Which engine somebody means."""
+"""Engines by name: threads, or Dask on this machine or on a cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["check_engine", "open_client", "open_engine"]
 
 
 def check_engine(engine: Any) -> None:
-    """Say what is wrong with an engine that cannot be opened."""
+    """Raise ``ValueError`` for an engine that cannot be opened."""
     is_address = isinstance(engine, str) and "://" in engine
     if engine is None or engine in ("threads", "dask") or is_address or hasattr(engine, "scatter"):
         return
@@ -29,7 +29,7 @@ def check_engine(engine: Any) -> None:
 
 @contextmanager
 def open_engine(engine: Any, n_jobs: int | None) -> Iterator[Engine]:
-    """Engine for the time of some work: threads, or Dask."""
+    """Context manager with an engine: threads, or Dask."""
     with open_client(engine, n_jobs) as client:
         if client is None:
             yield Threads(resolve_n_jobs(n_jobs))
@@ -41,9 +41,9 @@ def open_engine(engine: Any, n_jobs: int | None) -> Iterator[Engine]:
 
 @contextmanager
 def open_client(engine: Any, n_jobs: int | None) -> Iterator[Any]:
-    """Client of the cluster that is meant, for the time of some work; None for threads.
+    """Context manager with the client of a Dask cluster; None for threads.
 
-    ``"dask"`` is the cluster of the client that is there, or else processes on this machine that end with the work.
+    ``"dask"`` is the cluster of the current client, or else processes on this machine that end with the context.
     """
     check_engine(engine)
     if engine is None or engine == "threads":
@@ -60,12 +60,12 @@ def open_client(engine: Any, n_jobs: int | None) -> Iterator[Any]:
         try:
             client = Client(engine)
         except OSError:
-            raise PaldaError(f"no Dask scheduler answers at {engine}; start one with: dask scheduler") from None
+            raise PaldaError(f"no Dask scheduler at {engine}; start one with: dask scheduler") from None
         with client:
             yield client
         return
     try:
-        found = default_client()
+        current = default_client()
     except ValueError:
         n_workers = resolve_n_jobs(n_jobs)
         with (
@@ -74,4 +74,4 @@ def open_client(engine: Any, n_jobs: int | None) -> Iterator[Any]:
         ):
             yield client
         return
-    yield found
+    yield current

@@ -1,4 +1,4 @@
-"""Threads over shards: the kernels release the interpreter lock, and nothing is copied."""
+"""Threads over shards: kernels release the interpreter lock, and nothing is copied."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ R = TypeVar("R")
 
 
 def resolve_n_jobs(n_jobs: int | None) -> int:
-    """How many threads to use: all usable cores by default, one inside a worker of somebody else's pool.
+    """Number of threads: all usable cores by default, one inside a worker of another pool.
 
-    Negative numbers count from the cores, as in scikit-learn: -1 is all, -2 all but one.
+    Negative numbers count from the number of cores, as in scikit-learn: -1 is all, -2 all but one.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if n_jobs is None:
-        return 1 if _inside_a_pool() else cores
+        return 1 if _in_pool() else cores
     if n_jobs == 0:
         raise ValueError("n_jobs is 0; use a positive number, or -1 for all cores")
     return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
 
 
-def _inside_a_pool() -> bool:
+def _in_pool() -> bool:
     if multiprocessing.parent_process() is not None:
         return True
     from joblib.parallel import get_active_backend
@@ -45,7 +45,7 @@ def _inside_a_pool() -> bool:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Matrix products in one thread each: ours need no others, and sums do not depend on how many there are."""
+    """Limit BLAS to one thread, so that sums do not depend on the number of cores."""
     with _blas().limit(limits=1, user_api="blas"):
         yield
 
@@ -59,13 +59,13 @@ def _blas() -> Any:
 
 
 class Threads:
-    """A pool for the length of one map; at most two shards a thread are under way, so that memory stays bounded."""
+    """A thread pool per call; at most two shards per thread are in progress, so that memory stays bounded."""
 
     def __init__(self, n_jobs: int = 1) -> None:
         self.n_jobs = n_jobs
 
     def place(self, shards: Sequence[S]) -> Sequence[S]:
-        """The shards as they are: threads see them all."""
+        """The shards themselves: threads share memory."""
         return shards
 
     def each(self, function: Callable[[S, B], R], shards: Sequence[S], shared: B) -> Iterator[R]:
@@ -77,7 +77,7 @@ class Threads:
         return tree_sum(self.each(function, shards, shared))
 
     def map(self, function: Callable[[S], R], items: Sequence[S]) -> Iterator[R]:
-        """Apply any function to each item; results in the items' order."""
+        """Apply any function to each item; results in the order of the items."""
         if self.n_jobs == 1 or len(items) <= 1:
             with one_blas_thread():
                 yield from map(function, items)
