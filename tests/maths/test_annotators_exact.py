@@ -108,7 +108,7 @@ def test_divergence_is_the_integral_of_the_log_ratio() -> None:
         return float(integrate.quad(lambda x: left.pdf(x) * (left.logpdf(x) - right.logpdf(x)), 0, 1)[0])
 
     rates = sum(divergence(belief.posterior[k, s], belief.pool[s]) for k in range(3) for s in range(2))
-    imaginary = sum(divergence(np.array(pool.IMAGINARY), belief.pool[s]) for s in range(2))
+    imaginary = sum(divergence(np.array(pool.PSEUDO_ANNOTATOR), belief.pool[s]) for s in range(2))
     assert model.divergence(belief) == pytest.approx(rates + imaginary, rel=1e-6)
     assert model.divergence(model.start(3, 2)) == pytest.approx(0.0, abs=1e-12)
 
@@ -134,12 +134,12 @@ def test_the_pool_prior_is_the_maximum_inside_its_box(seed: int, n_annotators: i
     n_votes = rng.integers(0, 60, n_annotators)
     right = rng.binomial(n_votes, rates)
     counts = np.column_stack((right, n_votes - right))[:, None].astype(float)
-    found = pool.fit_pool(counts, np.array([pool.IMAGINARY]))
+    found = pool.fit_pool(counts, np.array([pool.PSEUDO_ANNOTATOR]))
 
     def loss(logs: np.ndarray) -> float:
         return -float(pool._objective(np.exp(logs)[None], counts)[0])
 
-    box = [(np.log(pool.LEAST), np.log(pool.MOST))] * 2
+    box = [(np.log(pool.MIN_PARAMETER), np.log(pool.MAX_PARAMETER))] * 2
     best = min(optimize.minimize(loss, start, bounds=box).fun for start in ([1.0, 0.0], [4.0, 3.0]))
     assert -pool._objective(found, counts)[0] <= best + 1e-6
 
@@ -147,13 +147,13 @@ def test_the_pool_prior_is_the_maximum_inside_its_box(seed: int, n_annotators: i
 def test_slope_and_bend_of_the_pool_are_derivatives() -> None:
     counts = np.random.default_rng(0).gamma(1.0, 10.0, (7, 1, 2))
     prior = np.array([[3.0, 1.2]])
-    slope = pool._slope(prior, counts)
-    bend = pool._bend(prior, counts, slope)
+    slope = pool._gradient(prior, counts)
+    bend = pool._hessian(prior, counts, slope)
     for side in (0, 1):
         nudge = np.exp(1e-5 * np.eye(2)[side])
         gain = pool._objective(prior * nudge, counts) - pool._objective(prior / nudge, counts)
         assert gain / 2e-5 == pytest.approx(slope[:, side], rel=1e-6)
-        change = pool._slope(prior * nudge, counts) - pool._slope(prior / nudge, counts)
+        change = pool._gradient(prior * nudge, counts) - pool._gradient(prior / nudge, counts)
         np.testing.assert_allclose(change / 2e-5, bend[:, side], rtol=1e-6)
 
 
@@ -163,14 +163,14 @@ def test_the_pool_prior_is_stronger_when_annotators_are_alike() -> None:
     for spread in (0.0, 0.05, 0.2):
         rates = 0.75 + spread * np.linspace(-1, 1, 40)
         counts = n_votes * np.column_stack((rates, 1 - rates))[:, None]
-        strengths.append(pool.fit_pool(counts, np.array([pool.IMAGINARY])).sum())
+        strengths.append(pool.fit_pool(counts, np.array([pool.PSEUDO_ANNOTATOR])).sum())
     assert strengths[0] > 1.2 * strengths[1] > 2 * strengths[2]
-    assert strengths[0] < 2 * pool.MOST
+    assert strengths[0] < 2 * pool.MAX_PARAMETER
 
 
 def test_a_pool_without_votes_believes_what_is_imagined() -> None:
     for counts in (np.zeros((0, 1, 2)), np.zeros((20, 1, 2))):
-        np.testing.assert_allclose(pool.fit_pool(counts, np.array([[40.0, 2.0]])), [pool.IMAGINARY], rtol=1e-4)
+        np.testing.assert_allclose(pool.fit_pool(counts, np.array([[40.0, 2.0]])), [pool.PSEUDO_ANNOTATOR], rtol=1e-4)
 
 
 def test_three_annotators_and_six_classes_keep_a_modest_prior() -> None:
@@ -243,5 +243,5 @@ def test_the_published_coin_is_never_infinitely_right_and_keeps_who_has_no_votes
     belief = coin.update(np.array([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0]]), coin.start(3, 1))
     rates = belief.posterior[:, 0] / belief.posterior.sum(axis=1)
     np.testing.assert_allclose(rates, [0.7, 1 - 1e-6, 1e-6], rtol=1e-9)
-    with pytest.raises(ValueError, match="knows no annotator prior"):
+    with pytest.raises(ValueError, match="takes no annotator prior"):
         coin.start(1, 1, parse_annotator_prior({"a": 0.8}, np.array(["a"], dtype=object)))

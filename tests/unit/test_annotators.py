@@ -209,13 +209,13 @@ def test_qualities_may_come_in_a_mapping() -> None:
     [
         (pd.DataFrame({"worker": ["a"], "quality": [0.8]}), "no column 'annotator', only 'worker', 'quality'"),
         (pd.DataFrame({"annotator": ["a"], "sensitivity": [0.8]}), "no column 'specificity'"),
-        (pd.DataFrame({"annotator": ["a", "a"], "quality": [0.8, 0.7]}), "'a' occurs twice"),
+        (pd.DataFrame({"annotator": ["a", "a"], "quality": [0.8, 0.7]}), "annotator 'a' more than once"),
         (pd.DataFrame({"annotator": ["a"], "quality": [0.8], "n_votes": [-1]}), "n_votes of annotator 'a'.*at least 0"),
         (pd.DataFrame({"annotator": ["a"], "quality": [0.8], "n_present": [-1]}), "n_present of annotator 'a'"),
-        ({"a": 1.0}, "sensitivity of annotator 'a' in annotator_prior is 1; a rate lies between 0 and 1"),
-        ({"a": float("nan")}, "is nan; a rate lies"),
-        ({"a": "good"}, "must hold numbers"),
-        ({"a": (0.1, 0.2, 0.3)}, "give a quality or"),
+        ({"a": 1.0}, "sensitivity of annotator 'a' in annotator_prior is 1; rates must be above 0 and below 1"),
+        ({"a": float("nan")}, "is nan; rates must"),
+        ({"a": "good"}, "must contain numbers"),
+        ({"a": (0.1, 0.2, 0.3)}, "pass a quality or"),
         ([0.5], "annotator_prior is a list"),
     ],
 )
@@ -225,12 +225,12 @@ def test_histories_that_cannot_be_meant_are_refused(given: object, message: str)
 
 
 def test_a_history_of_nobody_here_is_remarked_on() -> None:
-    with pytest.warns(PaldaWarning, match="names nobody who voted"):
+    with pytest.warns(PaldaWarning, match="names none of the annotators"):
         parse_annotator_prior({"A": 0.8}, names_array(["a"]))
     with pytest.raises(DataError, match="strength"):
         parse_annotator_prior({"a": 0.8}, names_array(["a"]), strength=0)
 
 
 def test_a_history_of_other_annotators_is_refused() -> None:
-    with pytest.raises(ValueError, match="speaks of 1 annotators, the votes of 2"):
+    with pytest.raises(ValueError, match="has 1 annotators, but the votes have 2"):
         TwoCoinModel().start(2, 1, parse_annotator_prior({"a": 0.8}, names_array(["a"])))

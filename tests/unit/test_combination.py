@@ -1,32 +1,36 @@
-"""A head joined with profiles: exact where it must be, better where classes come together, and careful."""
+"""Combination of a classifier with label-set profiles."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from scipy.special import expit, logit
 
+from palda.data import Votes
 from palda.models.classifier import (
     Combination,
     CombinationInputs,
     HeldOut,
+    HeldOutLabels,
+    HeldOutVotes,
     choose_combination,
     choose_share,
-    likeliest_combination,
-    recalibrated,
-    refitted,
+    most_likely_combination,
+    recalibrate,
+    refit_profiles,
 )
-from palda.models.crowd import Profiles
+from palda.models.crowd import AnnotatorBelief, Profiles, choose_candidate
 
 RNG = np.random.default_rng(0)
 BASE = np.array([-1.0, 0.3, -2.0])
-HEAD = RNG.normal(0.0, 2.0, (50, 3)) + BASE
+CLASSIFIER = RNG.normal(0.0, 2.0, (50, 3)) + BASE
 SETS = np.array([[1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1], [1, 0, 1, 0, 1, 0]])
 
 
-def in_sets(n_docs: int, noise: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Labels that come in four sets, log-odds of a noisy but calibrated head, and log-odds of the base rates."""
+def labels_in_sets(n_docs: int, noise: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Labels from four label sets, log-odds of a noisy calibrated classifier, and log-odds of the base rates."""
     rng = np.random.default_rng(1)
     labels = SETS[rng.integers(0, 4, n_docs)].astype(np.float64)
     base = logit(SETS.mean(axis=0))
@@ -39,95 +43,113 @@ def log_likelihoods(probs: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return (labels * odds - np.logaddexp(0, odds)).sum(axis=1)
 
 
-def test_one_profile_and_full_weight_leave_the_head_as_it_is() -> None:
-    np.testing.assert_allclose(Combination.classifier_alone(BASE).log_odds(HEAD), HEAD, rtol=1e-12)
+def votes_of_an_expert(labels: np.ndarray, chosen: np.ndarray | None = None) -> HeldOutVotes:
+    """Hidden votes that equal the labels, of an annotator who is almost never wrong; of the chosen documents."""
+    table = labels.astype(np.int64)[:, None, :]
+    if chosen is not None:
+        table = np.where(chosen[:, None, None], table, -1)
+    posterior = np.array([[1e9, 1.0]])
+    return HeldOutVotes(Votes.from_array(table), AnnotatorBelief(posterior, posterior[0], np.full((1, 2), np.nan)))
 
 
-def test_without_weight_only_the_base_rates_are_left() -> None:
-    np.testing.assert_allclose(
-        Combination.classifier_alone(BASE, 0.0).log_odds(HEAD), np.tile(BASE, (50, 1)), rtol=1e-12
-    )
+def inputs(classifier: np.ndarray, other: np.ndarray | float = 0.0) -> CombinationInputs:
+    unknown = np.full(classifier.shape, -1, dtype=np.int8)
+    return CombinationInputs(unknown, np.broadcast_to(other, classifier.shape).copy(), classifier)
 
 
-def test_several_profiles_give_what_enumerating_them_gives() -> None:
+def test_one_profile_with_kappa_1_leaves_the_classifier_unchanged() -> None:
+    np.testing.assert_allclose(Combination.classifier_alone(BASE).log_odds(CLASSIFIER), CLASSIFIER, rtol=1e-12)
+
+
+def test_one_profile_with_kappa_0_gives_the_base_rates() -> None:
+    found = Combination.classifier_alone(BASE, 0.0).log_odds(CLASSIFIER)
+    np.testing.assert_allclose(found, np.tile(BASE, (50, 1)), rtol=1e-12)
+
+
+def test_several_profiles_equal_the_sum_over_all_of_them() -> None:
     profiles = Profiles(np.array([0.3, 0.7]), np.array([[0.9, 0.8, 0.1], [0.1, 0.2, 0.05]]))
-    joined = Combination(profiles, 0.6, BASE)
-    odds = np.exp(0.6 * (HEAD - BASE))
+    combination = Combination(profiles, 0.6, BASE)
+    odds = np.exp(0.6 * (CLASSIFIER - BASE))
     present = profiles.rates * odds[:, None]  # (documents, profiles, classes)
-    both = present + 1 - profiles.rates
-    shares = profiles.weights * both.prod(axis=2)
+    total = present + 1 - profiles.rates
+    shares = profiles.weights * total.prod(axis=2)
     shares /= shares.sum(axis=1, keepdims=True)
-    expected = (shares[:, :, None] * present / both).sum(axis=1)
-    np.testing.assert_allclose(expit(joined.log_odds(HEAD)), expected, rtol=1e-10)
-    half = replace(joined, share=0.5)
-    np.testing.assert_allclose(half.log_odds(HEAD), (HEAD + logit(expected)) / 2, rtol=1e-9)
+    expected = (shares[:, :, None] * present / total).sum(axis=1)
+    np.testing.assert_allclose(expit(combination.log_odds(CLASSIFIER)), expected, rtol=1e-10)
+    half = replace(combination, share=0.5)
+    np.testing.assert_allclose(half.log_odds(CLASSIFIER), (CLASSIFIER + logit(expected)) / 2, rtol=1e-9)
 
 
-def test_the_slope_is_the_derivative_when_classes_are_independent() -> None:
-    joined = Combination.classifier_alone(BASE, 0.6)
-    step = (joined.log_odds(HEAD + 1e-6) - joined.log_odds(HEAD)) / 1e-6
-    np.testing.assert_allclose(step, np.broadcast_to(joined.slope, step.shape), rtol=1e-6)
+def test_slope_is_the_derivative_for_independent_classes() -> None:
+    combination = Combination.classifier_alone(BASE, 0.6)
+    step = (combination.log_odds(CLASSIFIER + 1e-6) - combination.log_odds(CLASSIFIER)) / 1e-6
+    np.testing.assert_allclose(step, np.broadcast_to(combination.slope, step.shape), rtol=1e-6)
 
 
-def test_profiles_are_chosen_where_classes_come_in_sets() -> None:
-    labels, head, base = in_sets(600, noise=1.5)
-    unknown = np.full(labels.shape, -1, dtype=np.int8)
-    given = CombinationInputs(unknown, np.zeros(labels.shape), head)
-    joined, score = choose_combination([HeldOut(given, lambda probs: log_likelihoods(probs, labels))], base)
-    assert len(joined.profiles.weights) > 1
-    assert score > log_likelihoods(expit(head), labels).sum() + 50
-    joined = replace(joined, share=choose_share(joined, head, labels, np.ones_like(labels)))
-    assert joined.share > 0
-    ready = recalibrated(refitted(joined, given), head, labels, np.ones_like(labels))
-    assert log_likelihoods(expit(ready.log_odds(head)), labels).sum() > log_likelihoods(expit(head), labels).sum() + 50
+def test_profiles_are_chosen_where_classes_occur_in_sets() -> None:
+    labels, classifier, base = labels_in_sets(600, noise=1.5)
+    given = inputs(classifier)
+    combination, score = choose_combination([HeldOut(given, votes_of_an_expert(labels))], base)
+    assert combination.n_profiles > 1
+    assert score > log_likelihoods(expit(classifier), labels).sum() + 50
+    combination = replace(combination, share=choose_share(combination, classifier, labels, np.ones_like(labels)))
+    assert combination.share > 0
+    ready = recalibrate(refit_profiles(combination, given), classifier, labels, np.ones_like(labels))
+    gain = log_likelihoods(expit(ready.log_odds(classifier)), labels) - log_likelihoods(expit(classifier), labels)
+    assert gain.sum() > 50
 
 
-def test_independent_classes_keep_the_head_alone() -> None:
+def test_independent_classes_keep_the_classifier_alone() -> None:
     rng = np.random.default_rng(2)
     labels = (rng.random((600, 5)) < 0.3).astype(np.float64)
     base = np.full(5, logit(0.3))
-    head = base + 2 * rng.normal((2 * labels - 1) / 1.5, 1.0) / 1.5
-    given = CombinationInputs(np.full(labels.shape, -1, dtype=np.int8), np.zeros(labels.shape), head)
-
-    def score(probs: np.ndarray) -> np.ndarray:
-        return log_likelihoods(probs, labels)
-
-    joined, _ = choose_combination([HeldOut(given, score)], base)
-    assert len(joined.profiles.weights) == 1
-    assert joined.kappa == 1.0
-    likeliest = likeliest_combination(HeldOut(given, score), base)
-    assert choose_share(likeliest, head, labels, np.ones_like(labels)) == 0
-    alone = recalibrated(replace(likeliest, share=0.0), head, labels, np.ones_like(labels))
-    np.testing.assert_array_equal(alone.log_odds(head), head)
+    classifier = base + 2 * rng.normal((2 * labels - 1) / 1.5, 1.0) / 1.5
+    given = inputs(classifier)
+    combination, _ = choose_combination([HeldOut(given, votes_of_an_expert(labels))], base)
+    assert combination.n_profiles == 1
+    assert combination.kappa == 1.0
+    most_likely = most_likely_combination(HeldOut(given, HeldOutLabels(labels, np.ones_like(labels))), base)
+    assert choose_share(most_likely, classifier, labels, np.ones_like(labels)) == 0
+    alone = recalibrate(replace(most_likely, share=0.0), classifier, labels, np.ones_like(labels))
+    np.testing.assert_array_equal(alone.log_odds(classifier), classifier)
 
 
-def test_a_head_that_knows_nothing_gets_no_weight() -> None:
+def test_an_uninformative_classifier_gets_kappa_0() -> None:
     rng = np.random.default_rng(3)
     labels = (rng.random((400, 2)) < 0.4).astype(np.float64)
     base = np.full(2, logit(0.4))
-    head = base + rng.normal(0.0, 3.0, labels.shape)  # sure of itself, and wrong as often as right
-    given = CombinationInputs(np.full(labels.shape, -1, dtype=np.int8), np.zeros(labels.shape), head)
-    joined, _ = choose_combination([HeldOut(given, lambda probs: log_likelihoods(probs, labels))], base, n_profiles=1)
-    assert joined.kappa == 0.0
+    classifier = base + rng.normal(0.0, 3.0, labels.shape)  # overconfident, and independent of the labels
+    trial = HeldOut(inputs(classifier), votes_of_an_expert(labels))
+    combination, _ = choose_combination([trial], base, n_profiles=1)
+    assert combination.kappa == 0.0
 
 
-def test_several_trials_see_what_one_may_miss_and_say_how_likely_everything_was() -> None:
-    """What is held back from one trial is known in the others; likelihoods add up over trials."""
-    labels, head, base = in_sets(150, noise=2.5)
-    unknown = np.full(labels.shape, -1, dtype=np.int8)
-    thirds = np.random.default_rng(5).integers(3, size=(150, 1))
+def test_likelihoods_add_up_over_trials_with_one_common_kappa() -> None:
+    """The labels that are hidden in one trial are known in the others."""
+    labels, classifier, base = labels_in_sets(150, noise=2.5)
+    thirds = np.random.default_rng(5).integers(3, size=150)
     trials = []
     for third in range(3):
-        held_back = (thirds == third).astype(np.float64)
-        told = np.where(held_back, 0.0, 3.0 * (2 * labels - 1))
-        trials.append(
-            HeldOut(
-                CombinationInputs(unknown, told, head),
-                lambda probs, own=held_back: own[:, 0] * log_likelihoods(probs, labels),
-            )
-        )
-    joined, score = choose_combination(trials, base, n_profiles=4)
-    assert len(joined.profiles.weights) == 4
-    alone = [choose_combination([trial], base, n_profiles=4)[1] for trial in trials]
-    assert score <= sum(alone) + 1e-9  # one κ for all cannot beat the best κ of each
-    assert score > log_likelihoods(expit(head), labels).sum()
+        hidden = thirds == third
+        known_labels = np.where(hidden[:, None], 0.0, 3.0 * (2 * labels - 1))
+        trials.append(HeldOut(inputs(classifier, known_labels), votes_of_an_expert(labels, hidden)))
+    combination, score = choose_combination(trials, base, n_profiles=4)
+    assert combination.n_profiles == 4
+    separate = [choose_combination([trial], base, n_profiles=4)[1] for trial in trials]
+    assert score <= sum(separate) + 1e-9  # a common κ cannot beat the best κ of each trial
+    assert score > log_likelihoods(expit(classifier), labels).sum()
+
+
+@pytest.mark.parametrize(
+    ("gains", "patience", "expected"),
+    [
+        ([[0.0, 0.0], [0.4, 0.4], [3.0, 3.0]], None, 2),  # less than a nat is not enough
+        ([[0.0, 0.0], [9.0, -3.0]], None, 0),  # nor is a gain within two standard errors
+        ([[0.0, 0.0], [2.0, 2.0], [2.1, 2.1]], None, 1),
+        ([[0.0, 0.0], [0.1, 0.1], [0.2, 0.2], [9.0, 9.0]], 2, 0),  # two failures in a row end the search
+    ],
+)
+def test_a_later_candidate_must_be_clearly_better(
+    gains: list[list[float]], patience: int | None, expected: int
+) -> None:
+    assert choose_candidate((np.array(row) for row in gains), patience=patience) == expected

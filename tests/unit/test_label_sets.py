@@ -60,7 +60,7 @@ def fitted(votes: Votes, n_profiles: int, n_shards: int | None = None, n_jobs: i
     shards = cut_votes(votes, unknown(votes), n_shards=n_shards)
     found = fit_crowd(shards, started(votes, model), options)
     if n_profiles > 1:
-        found = fit_crowd(shards, with_profiles(shards, found, n_profiles, options, seed=0), options)
+        found = fit_crowd(shards, with_profiles(shards, found, n_profiles, options, seed=0).state, options)
     return found
 
 

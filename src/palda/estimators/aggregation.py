@@ -186,7 +186,8 @@ def aggregate(
     shards = cut_votes(given, known)
     result = fit_crowd(shards, start, settings)
     if int(n_profiles) > 1:
-        result = fit_crowd(shards, with_profiles(shards, result, int(n_profiles), settings, random_state), settings)
+        several = with_profiles(shards, result, int(n_profiles), settings, random_state)
+        result = fit_crowd(shards, several.state, settings)
     if not result.converged:
         message = f"EM did not converge in {max_iter} iterations; raise max_iter or tol"
         warnings.warn(message, ConvergenceWarning, stacklevel=2)

@@ -1,18 +1,18 @@
-"""The label prior that learns: a head that reads documents and the labels it learns from take turns.
+"""The default fit: a text classifier and the labels it is trained on are estimated in turns.
 
-Votes and the head's out-of-fold opinion give the labels Δ; from Δ the head and what is believed of annotators are
-learned anew. Words count once: through the head, not in Δ's update as well. Every opinion on a training document comes
-from models that have not seen its fold, topic models included. Known labels are the same without votes: one turn is
-enough unless some of them are unknown.
+Votes and the classifier's out-of-fold log-odds give the labels Δ. From Δ the classifier and the annotator beliefs are
+fitted again. Words count once, through the classifier, and not in the update of Δ as well. The log-odds of a training
+document always come from models that have not seen its fold, topic models included. Known labels take the same path
+without votes; one turn is then enough.
 
-What is chosen for the labels - the number of profiles, κ, the last turn - is chosen by how well hidden votes are
-predicted; what is chosen for new documents, by how well labels are that were held back.
+The number of profiles, κ and the last turn are chosen by how well hidden votes are predicted. The combination for new
+documents is chosen by how well held-out labels are predicted.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from scipy.special import expit, logit
@@ -20,39 +20,35 @@ from scipy.special import expit, logit
 from palda.data import vote_blocks
 from palda.engine import StageRecord, add_prefix, strip_prefix
 from palda.models.classifier import (
-    MIN_STANDARD_ERRORS,
     ClassifierFit,
     ClassifierSettings,
     Combination,
     CombinationInputs,
     ExternalFit,
     HeldOut,
+    HeldOutVotes,
     LabelPrior,
     LogisticClassifier,
     assign_folds,
     choose_combination,
-    choose_share,
+    choose_for_new_documents,
     combination_arrays,
     combination_from_arrays,
     fit_classifier,
     fit_external,
-    fit_platt,
-    likeliest_combination,
-    recalibrated,
-    refitted,
 )
 from palda.models.crowd import (
+    MIN_STANDARD_ERRORS,
     N_VOTE_FOLDS,
     CrowdState,
     ProfilePrior,
     count_votes,
     cut_votes,
     fit_crowd,
-    label_sets,
+    profile_e_step,
     select_votes,
     start_state,
     vote_folds,
-    votes_log_likelihood,
 )
 from palda.models.topics import (
     Temperature,
@@ -75,16 +71,16 @@ if TYPE_CHECKING:
 __all__ = ["N_FOLDS", "TrainingPlan", "TrainingResult", "fit_alternating"]
 
 N_FOLDS = 3
-"""Folds of heads and topic models; with five, heads cost twice as much and were no better on any public data set."""
+"""Folds of classifiers and topic models; five cost twice as much and were no better on any public data set."""
 
-_MOST_TURNS = 12
-_WORTH_A_TURN = 1e-4  # relative growth of the likelihood of hidden votes
-_STEADY = 1e-3  # with less growth than that, labels are worth choices that will be kept
+_MAX_TURNS = 12
+_MIN_GROWTH = 1e-4  # relative growth of the likelihood of hidden votes that is worth another turn
+_STABLE_GROWTH = 1e-3  # with less growth, labels are stable enough to choose penalties and topics on
 _FIRST_ROUNDS = 500  # of EM on the votes alone
-_ENOUGH = 3.0  # votes a label, for hidden ones to tell small differences between numbers of profiles
-_LITTLE_CAUTION = 0.5
-_MOST_PAIRS = 500_000  # (document, class) pairs looked at when profiles and κ are chosen
-_LEAST = 1e-6  # probabilities are this far from 0 and 1
+_MANY_VOTES = 3.0  # votes per label from which hidden votes reveal small differences between numbers of profiles
+_STANDARD_ERRORS_WITH_MANY_VOTES = 0.5
+_MAX_PAIRS = 500_000  # (document, class) pairs that profiles and κ are chosen on
+_MIN_PROB = 1e-6  # distance of probabilities from 0 and 1
 
 
 @dataclass(frozen=True)
@@ -92,7 +88,7 @@ class TrainingPlan:
     """How a label prior is learned."""
 
     label_prior: Any  # "words", "topics", "stacked", or a classifier
-    n_profiles: int | None  # None: as many as predict better
+    n_profiles: int | None  # None: chosen on hidden votes
     topics: TopicPlan
     crowd: CrowdSettings
     seed: int
@@ -100,236 +96,257 @@ class TrainingPlan:
 
 @dataclass(frozen=True, eq=False)
 class TrainingResult:
-    """Everything that was learned, for new documents and about the training documents."""
+    """The fitted models, and the labels of the training documents."""
 
-    prior: LabelPrior | None  # None if learning was interrupted before the first turn was over
+    prior: LabelPrior | None  # None if the fit was interrupted during the first turn
     topics: EMResult
     temperature: Temperature
-    out_of_fold_log_odds: Array  # (docs, classes), out of fold
+    out_of_fold_log_odds: Array  # of the classifier, (docs, classes)
     label_probs: Array  # Δ
-    weights: Array  # (docs, classes): 1 where votes or known labels speak of a label
+    weights: Array  # (docs, classes): 1 where a label is known or has votes
     belief: AnnotatorBelief | None
-    log_likelihoods: Array  # of the hidden votes, an entry a turn
+    log_likelihoods: Array  # of the hidden votes, one entry per turn
 
 
 @dataclass(frozen=True, eq=False)
 class _Turn:
-    """Where things stand after a turn; nothing was read before the first."""
+    """Labels and models after a turn; there is no classifier before the first."""
 
     label_probs: Array
     belief: AnnotatorBelief | None
     fit: ClassifierFit | ExternalFit | None = None
-    joined: Combination | None = None
-    score: float = -np.inf
+    combination: Combination | None = None
+    score: float = -np.inf  # log-likelihood of the hidden votes
 
     @property
     def n_features(self) -> int:
         return len(self.fit.fold_coef) if isinstance(self.fit, ClassifierFit) else 0
 
     def record(self) -> StageRecord:
-        """Labels and what goes with them; the head has a stage of its own."""
+        """All but the classifier, which has a stage of its own."""
         belief = {} if self.belief is None else add_prefix("belief", belief_to_arrays(self.belief))
-        joined = {} if self.joined is None else add_prefix("joined", combination_arrays(self.joined))
-        return StageRecord({"label_probs": self.label_probs, **belief, **joined}, {"score": self.score})
+        combination = {} if self.combination is None else add_prefix("joined", combination_arrays(self.combination))
+        return StageRecord({"label_probs": self.label_probs, **belief, **combination}, {"score": self.score})
 
     @classmethod
     def from_record(cls, record: StageRecord) -> _Turn:
-        """What ``record`` was made of."""
-        joined = strip_prefix("joined", record.arrays)
+        """The turn that ``record`` was made from."""
+        combination = strip_prefix("joined", record.arrays)
         return cls(
             record.arrays["label_probs"],
             belief_from_arrays(strip_prefix("belief", record.arrays)),
-            joined=combination_from_arrays(joined) if joined else None,
+            combination=combination_from_arrays(combination) if combination else None,
             score=float(record.state["score"]),
         )
 
 
+class _Sample:
+    """Random documents on which profiles and κ are chosen, with what is hidden of them."""
+
+    def __init__(self, data: TrainingData, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        n_docs, n_classes = data.known.shape
+        size = min(n_docs, max(1, _MAX_PAIRS // n_classes))
+        self.rows: Rows = np.sort(rng.choice(n_docs, size, replace=False))
+        self.hidden_labels: NDArray[np.bool_] = (rng.random(size) < 0.5)[:, None]
+        self.votes: Votes | None = None if data.votes is None else data.votes.take(self.rows)
+        self.vote_folds: Rows | None = None if self.votes is None else vote_folds(self.votes, rng)
+
+
 def fit_alternating(data: TrainingData, plan: TrainingPlan) -> TrainingResult:
-    """Head, profiles, topics, annotators and labels."""
-    learner = _Learner(data, plan)
-    turns = [learner.start()]
+    """Fit classifier, profiles, topics, annotators and labels."""
+    has_votes = _pairs_with_votes(data)
+    weights = ((data.known >= 0) | has_votes).astype(np.float64)
+    n_votes_per_label = 0.0 if data.votes is None else len(data.votes) / max(int(has_votes.sum()), 1)
+    sample = _Sample(data, plan.seed)
+
+    turns = [_labels_from_votes(data, plan)]
     folds = assign_folds(turns[0].label_probs, N_FOLDS, plan.seed)
-    reading: CrossFittedTopics | None = None
-    steady = learner.settled
-    while len(turns) <= _MOST_TURNS:
-        just_now = not steady and len(turns) > 1 and not _on_the_move(turns)
-        steady |= just_now
-        anew = len(turns) == 1 or just_now  # topics and penalties, chosen for labels that are worth it
-        if anew and learner.reads_topics(steady=steady):
-            reading = cross_fit_topics(data.counts, turns[-1].label_probs, folds, plan.topics, reading)
-            if reading.model.interrupted:
+    topics: CrossFittedTopics | None = None
+    stable = bool((data.known >= 0).all())
+    while len(turns) <= _MAX_TURNS:
+        previous = turns[-1]
+        became_stable = not stable and len(turns) > 1 and not _too_early(turns)
+        stable |= became_stable
+        choose_again = len(turns) == 1 or became_stable  # topics and penalties
+        if choose_again and _needs_topics(plan.label_prior, stable=stable):
+            topics = cross_fit_topics(data.counts, previous.label_probs, folds, plan.topics, topics)
+            if topics.model.interrupted:
                 break
-        turns.append(learner.take_turn(turns[-1], folds, reading, anew=anew))
-        if steady and not _grows(turns, _WORTH_A_TURN):
+        start = None if choose_again else previous.fit
+        fit = _fit_turn_classifier(data, plan, previous.label_probs, weights, folds, topics, start)
+        if data.votes is None or previous.belief is None:
+            turn = _labels_without_votes(data.known, fit)
+        else:
+            turn = _labels_with_votes(data.votes, data.known, previous.belief, fit, plan, sample, n_votes_per_label)
+        turns.append(replace(turn, fit=fit))
+        if stable and not _grows(turns, _MIN_GROWTH):
             break
-    return learner.finished(turns, reading)
+
+    comparable = [turn for turn in turns if turn.n_features == turns[-1].n_features]
+    best = max(reversed(comparable), key=lambda turn: turn.score)
+    return TrainingResult(
+        prior=_label_prior(best, weights, sample, topics, plan),
+        topics=fit_labelled_topics(data.counts, best.label_probs, plan.topics) if topics is None else topics.model,
+        temperature=Temperature() if topics is None else topics.evidence_model.temperature,
+        out_of_fold_log_odds=np.zeros_like(best.label_probs) if best.fit is None else best.fit.log_odds,
+        label_probs=best.label_probs,
+        weights=weights,
+        belief=best.belief,
+        log_likelihoods=np.array([turn.score for turn in turns[1:]]),
+    )
 
 
-def _grows(turns: list[_Turn], worth: float) -> bool:
-    """Whether the last turn made hidden votes likelier by that share of their log-likelihood; never without votes."""
-    return turns[-1].score - turns[-2].score > worth * abs(turns[-1].score)
+def _pairs_with_votes(data: TrainingData) -> NDArray[np.bool_]:
+    """(documents, classes): whether a pair has a vote."""
+    if data.votes is None:
+        return np.zeros(data.known.shape, dtype=bool)
+    return np.concatenate([some.per_pair() > 0 for _, some in vote_blocks(data.votes)])
 
 
-def _on_the_move(turns: list[_Turn]) -> bool:
-    """Whether it is too early for choices that will be kept; half of the turns is late enough."""
-    return len(turns) <= _MOST_TURNS // 2 and _grows(turns, _STEADY)
+def _grows(turns: list[_Turn], min_growth: float) -> bool:
+    """Whether the last turn increased the log-likelihood of hidden votes by this share; never without votes."""
+    return turns[-1].score - turns[-2].score > min_growth * abs(turns[-1].score)
 
 
-def _voted_on(votes: VoteRows) -> NDArray[np.bool_]:
-    """(documents, classes): whether anybody judged the pair."""
-    return np.concatenate([some.per_pair() > 0 for _, some in vote_blocks(votes)])
+def _too_early(turns: list[_Turn]) -> bool:
+    """Whether labels still change too much to choose penalties and topics on; at most half of the turns."""
+    return len(turns) <= _MAX_TURNS // 2 and _grows(turns, _STABLE_GROWTH)
 
 
-class _Learner:
-    """What stays the same from turn to turn."""
+def _needs_topics(label_prior: Any, *, stable: bool) -> bool:
+    """Whether to fit topic models: at once for topics alone; for both words and topics when labels are stable."""
+    return isinstance(label_prior, str) and (label_prior == "topics" or (label_prior == "stacked" and stable))
 
-    def __init__(self, data: TrainingData, plan: TrainingPlan) -> None:
-        self.data, self.plan = data, plan
-        self.stages = plan.topics.settings.stages
-        known, votes = data.known, data.votes
-        voted_on = np.zeros(known.shape, dtype=bool) if votes is None else _voted_on(votes)
-        self.weights = ((known >= 0) | voted_on).astype(np.float64)
-        self.votes_per_label = 0.0 if votes is None else len(votes) / max(int(voted_on.sum()), 1)
-        self.settled = bool((known >= 0).all())
-        rng = np.random.default_rng(plan.seed)
-        n_judges = min(len(known), max(1, _MOST_PAIRS // known.shape[1]))
-        self.judges = np.sort(rng.choice(len(known), n_judges, replace=False))  # documents that profiles are chosen on
-        self.held_back = (rng.random(n_judges) < 0.5)[:, None]
-        self.judged = None if votes is None else votes.take(self.judges)
-        self.fifths = None if self.judged is None else vote_folds(self.judged, rng)
 
-    def start(self) -> _Turn:
-        """Labels from the votes alone, if there are any."""
-        data, model = self.data, self.plan.crowd.annotators
-        votes, belief = data.votes, data.belief
-        if votes is None or belief is None:
-            return _Turn(data.guess, None)
-        if not belief.has_history.any():
-            belief = model.update(count_votes(model, votes, data.guess), belief)
-        settings = replace(self.plan.crowd, max_iter=_FIRST_ROUNDS)
+def _labels_from_votes(data: TrainingData, plan: TrainingPlan) -> _Turn:
+    """Labels before the first turn: from the votes alone, or the initial guess without votes."""
+    model, votes, belief = plan.crowd.annotators, data.votes, data.belief
+    if votes is None or belief is None:
+        return _Turn(data.guess, None)
+    if not belief.has_history.any():
+        belief = model.update(count_votes(model, votes, data.guess), belief)
+    stage = plan.topics.settings.stages.stage("votes", data.guess, belief.posterior)
+    turn = stage.recall(_Turn.from_record)
+    if turn is None:
+        settings = replace(plan.crowd, max_iter=_FIRST_ROUNDS)
+        crowd = fit_crowd(cut_votes(votes, data.known), start_state(belief, data.guess), settings)
+        turn = _Turn(crowd.label_probs, crowd.state.belief)
+        stage.keep(turn.record)
+    return turn
 
-        def from_votes() -> _Turn:
-            found = fit_crowd(cut_votes(votes, data.known), start_state(belief, data.guess), settings)
-            return _Turn(found.label_probs, found.state.belief)
 
-        stage = self.stages.stage("votes", data.guess, belief.posterior)
-        return stage.remember(from_votes, _Turn.record, _Turn.from_record)
-
-    def reads_topics(self, *, steady: bool) -> bool:
-        """Whether it is time to fit topic models: when labels are steady. A head that has nothing else cannot wait."""
-        kind = self.plan.label_prior
-        return isinstance(kind, str) and (kind == "topics" or (kind == "stacked" and steady))
-
-    def take_turn(self, before: _Turn, folds: Rows, reading: CrossFittedTopics | None, *, anew: bool) -> _Turn:
-        """A head from the labels, then labels and annotators from the head and the votes (maths, eqs. 48-51).
-
-        The head goes on from the one before, unless its penalties are to be chosen ``anew``.
-        """
-        fit = self._fit_head(before, folds, reading, anew=anew)
-        base = logit(np.clip(fit.classifier.base_rates, _LEAST, 1.0 - _LEAST))
-        data, votes, belief = self.data, self.data.votes, before.belief
-        if votes is None or belief is None:
-            joined = Combination.classifier_alone(base)
-            probs = label_sets.profile_e_step(joined.evidence(fit.log_odds), data.known, joined.profiles).label_probs
-            return _Turn(probs, None, fit, joined)
-
-        def with_votes() -> _Turn:
-            joined, score = self._choose(belief, fit.log_odds, base)
-            settings = replace(self.plan.crowd, learn_profiles=len(joined.profiles.weights) > 1)
-            state = CrowdState(belief, joined.profiles, ProfilePrior(expit(base)))
-            found = fit_crowd(cut_votes(votes, data.known, joined.evidence(fit.log_odds)), state, settings)
-            joined = replace(joined, profiles=found.state.profiles)
-            return _Turn(found.label_probs, found.state.belief, None, joined, score)
-
-        stage = self.stages.stage("labels", fit.log_odds, belief.posterior)
-        return replace(stage.remember(with_votes, _Turn.record, _Turn.from_record), fit=fit)
-
-    def _fit_head(
-        self, before: _Turn, folds: Rows, reading: CrossFittedTopics | None, *, anew: bool
-    ) -> ClassifierFit | ExternalFit:
-        weights = None if self.weights.all() else self.weights
-        kind, counts, seed = self.plan.label_prior, self.data.counts, self.plan.seed
-        dense = None if reading is None else reading.evidence
-        stage = self.stages.stage("head", before.label_probs, dense)
-        if not isinstance(kind, str):
-            return fit_external(
-                kind, counts[slice(None)], before.label_probs,  # a plugged-in classifier wants a matrix
-                weights=weights, folds=folds, seed=seed, engine=self.plan.crowd.engine, stage=stage,
-            )  # fmt: skip
-        return fit_classifier(
-            before.label_probs,
-            counts=None if kind == "topics" else counts,
-            dense=dense,
-            weights=weights,
+def _fit_turn_classifier(
+    data: TrainingData,
+    plan: TrainingPlan,
+    label_probs: Array,
+    weights: Array,
+    folds: Rows,
+    topics: CrossFittedTopics | None,
+    start: ClassifierFit | ExternalFit | None,
+) -> ClassifierFit | ExternalFit:
+    """The classifier, fitted to soft labels; from ``start`` its penalties are kept (maths, eqs. 48 and 49)."""
+    known_weights = None if weights.all() else weights
+    dense = None if topics is None else topics.evidence
+    stage = plan.topics.settings.stages.stage("head", label_probs, dense)
+    if not isinstance(plan.label_prior, str):
+        return fit_external(
+            plan.label_prior,
+            data.counts[slice(None)],  # a plugged-in classifier needs a matrix in memory
+            label_probs,
+            weights=known_weights,
             folds=folds,
-            settings=ClassifierSettings(seed=seed, engine=self.plan.topics.settings.engine),
-            start=before.fit if isinstance(before.fit, ClassifierFit) and not anew else None,
+            seed=plan.seed,
+            engine=plan.crowd.engine,
             stage=stage,
         )
+    return fit_classifier(
+        label_probs,
+        counts=None if plan.label_prior == "topics" else data.counts,
+        dense=dense,
+        weights=known_weights,
+        folds=folds,
+        settings=ClassifierSettings(seed=plan.seed, engine=plan.topics.settings.engine),
+        start=start if isinstance(start, ClassifierFit) else None,
+        stage=stage,
+    )
 
-    def _choose(self, belief: AnnotatorBelief, head: Array, base: Array) -> tuple[Combination, float]:
-        """Profiles and κ for documents that have votes, and the log-likelihood of the hidden ones."""
-        votes, fifths, rows = cast("Votes", self.judged), cast("Rows", self.fifths), self.judges
 
-        def trial(fifth: int) -> HeldOut:
-            seen, hidden = (select_votes(votes, which) for which in (fifths != fifth, fifths == fifth))
-            said = self.plan.crowd.annotators.evidence(seen, belief).log_odds
-            return HeldOut(
-                CombinationInputs(self.data.known[rows], said, head[rows]),
-                lambda probs: votes_log_likelihood(hidden, probs, belief),
-            )
+def _base_log_odds(fit: ClassifierFit | ExternalFit) -> Array:
+    base: Array = logit(np.clip(fit.classifier.base_rates, _MIN_PROB, 1.0 - _MIN_PROB))
+    return base
 
-        n_trials = max(1, min(N_VOTE_FOLDS, _MOST_PAIRS // (2 * len(rows) * len(base))))
-        trials = [trial(fifth) for fifth in range(n_trials)]
-        caution = MIN_STANDARD_ERRORS if self.votes_per_label < _ENOUGH else _LITTLE_CAUTION
-        return choose_combination(trials, base, n_profiles=self.plan.n_profiles, caution=caution, seed=self.plan.seed)
 
-    def _for_new_documents(self, fit: ClassifierFit | ExternalFit, base: Array, label_probs: Array) -> Combination:
-        """Profiles and κ for documents that nobody has voted on.
+def _labels_without_votes(known: NDArray[np.int8], fit: ClassifierFit | ExternalFit) -> _Turn:
+    """Labels from known labels and the classifier."""
+    combination = Combination.classifier_alone(_base_log_odds(fit))
+    labels = profile_e_step(combination.evidence(fit.log_odds), known, combination.profiles)
+    return _Turn(labels.label_probs, None, combination=combination)
 
-        The labels of half of the documents are held back; probabilities are judged after recalibration.
-        """
-        rows, out_of_fold = self.judges, fit.log_odds
-        targets, head = label_probs[rows], out_of_fold[rows]
-        weights = self.weights[rows] * self.held_back
-        certain = logit(np.clip(targets, _LEAST, 1.0 - _LEAST)) - head
 
-        def score(probs: Array) -> Array:
-            scores = logit(np.clip(probs, _LEAST, 1.0 - _LEAST))
-            odds = fit_platt(scores, targets, weights).apply(scores)
-            likelihoods: Array = np.sum(weights * (targets * odds - np.logaddexp(0.0, odds)), axis=1)
-            return likelihoods
-
-        unknown = np.full(targets.shape, -1, dtype=np.int8)
-        trial = HeldOut(CombinationInputs(unknown, np.where(self.held_back, 0.0, certain), head), score)
-        joined = likeliest_combination(trial, base, n_profiles=self.plan.n_profiles, seed=self.plan.seed)
-        share = choose_share(joined, head, targets, weights)
-        joined = refitted(replace(joined, share=share), CombinationInputs(unknown, certain, head))
-        return recalibrated(joined, out_of_fold, label_probs, self.weights)
-
-    def finished(self, turns: list[_Turn], reading: CrossFittedTopics | None) -> TrainingResult:
-        """The best turn of those that read as much as the last one."""
-        comparable = [turn for turn in turns if turn.n_features == turns[-1].n_features]
-        best = max(reversed(comparable), key=lambda turn: turn.score)
-        prior = None
-        if best.fit is not None and best.joined is not None:
-            for_words = self._for_new_documents(best.fit, best.joined.base, best.label_probs)
-            reads_topics = (
-                isinstance(best.fit.classifier, LogisticClassifier) and best.fit.classifier.dense_mean is not None
-            )
-            reader = reading.evidence_model if reading is not None and reads_topics else None
-            prior = LabelPrior(best.fit.classifier, best.joined, for_words, reader)
-        return TrainingResult(
-            prior=prior,
-            topics=self._topics_of(best) if reading is None else reading.model,
-            temperature=Temperature() if reading is None else reading.evidence_model.temperature,
-            out_of_fold_log_odds=np.zeros_like(best.label_probs) if best.fit is None else best.fit.log_odds,
-            label_probs=best.label_probs,
-            weights=self.weights,
-            belief=best.belief,
-            log_likelihoods=np.array([turn.score for turn in turns[1:]]),
+def _labels_with_votes(
+    votes: VoteRows,
+    known: NDArray[np.int8],
+    belief: AnnotatorBelief,
+    fit: ClassifierFit | ExternalFit,
+    plan: TrainingPlan,
+    sample: _Sample,
+    n_votes_per_label: float,
+) -> _Turn:
+    """Labels and annotators from the classifier and the votes (maths, eqs. 50 and 51)."""
+    stage = plan.topics.settings.stages.stage("labels", fit.log_odds, belief.posterior)
+    turn = stage.recall(_Turn.from_record)
+    if turn is None:
+        base = _base_log_odds(fit)
+        many_votes = n_votes_per_label >= _MANY_VOTES
+        combination, score = choose_combination(
+            _hidden_vote_trials(sample, known, belief, fit.log_odds, plan),
+            base,
+            n_profiles=plan.n_profiles,
+            min_standard_errors=_STANDARD_ERRORS_WITH_MANY_VOTES if many_votes else MIN_STANDARD_ERRORS,
+            seed=plan.seed,
         )
+        settings = replace(plan.crowd, learn_profiles=combination.n_profiles > 1)
+        state = CrowdState(belief, combination.profiles, ProfilePrior(expit(base)))
+        crowd = fit_crowd(cut_votes(votes, known, combination.evidence(fit.log_odds)), state, settings)
+        combination = replace(combination, profiles=crowd.state.profiles)
+        turn = _Turn(crowd.label_probs, crowd.state.belief, None, combination, score)
+        stage.keep(turn.record)
+    return turn
 
-    def _topics_of(self, turn: _Turn) -> EMResult:
-        """Topics that were not needed to find the labels, but tell what classes are about."""
-        return fit_labelled_topics(self.data.counts, turn.label_probs, self.plan.topics)
+
+def _hidden_vote_trials(
+    sample: _Sample, known: NDArray[np.int8], belief: AnnotatorBelief, log_odds: Array, plan: TrainingPlan
+) -> list[HeldOut]:
+    """The sample with one fold of its votes hidden, for as many folds as are affordable."""
+    votes, folds, rows = sample.votes, sample.vote_folds, sample.rows
+    if votes is None or folds is None:
+        return []
+    trials = []
+    for fold in range(max(1, min(N_VOTE_FOLDS, _MAX_PAIRS // (2 * len(rows) * known.shape[1])))):
+        visible, hidden = (select_votes(votes, which) for which in (folds != fold, folds == fold))
+        evidence = plan.crowd.annotators.evidence(visible, belief).log_odds
+        trials.append(HeldOut(CombinationInputs(known[rows], evidence, log_odds[rows]), HeldOutVotes(hidden, belief)))
+    return trials
+
+
+def _label_prior(
+    turn: _Turn, weights: Array, sample: _Sample, topics: CrossFittedTopics | None, plan: TrainingPlan
+) -> LabelPrior | None:
+    """The label prior for new documents, with and without votes; None before the first turn."""
+    if turn.fit is None or turn.combination is None:
+        return None
+    classifier = turn.fit.classifier
+    for_words = choose_for_new_documents(
+        turn.fit.log_odds,
+        turn.label_probs,
+        weights,
+        turn.combination.base,
+        sample.rows,
+        sample.hidden_labels,
+        n_profiles=plan.n_profiles,
+        seed=plan.seed,
+    )
+    uses_topics = isinstance(classifier, LogisticClassifier) and classifier.dense_mean is not None
+    evidence_model = topics.evidence_model if topics is not None and uses_topics else None
+    return LabelPrior(classifier, turn.combination, for_words, evidence_model)

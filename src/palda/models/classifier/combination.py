@@ -1,13 +1,13 @@
-"""A head's log-odds joined with label-set profiles: classes that come together are predicted together.
+"""Combines the log-odds of a classifier with label-set profiles, so that classes inform each other.
 
-What a head says about a class counts as evidence of κ (logit ξ_i(d) - logit of the class's base rate) nats. Through the
-profiles it reaches the other classes too. A head reads the same words for every class, so its voices are not as
-independent as the profiles take them to be: κ < 1 makes up for that. With one profile and κ = 1 the head is left as it
-is.
+The classifier's log-odds for a class count as evidence of κ (logit ξ_i(d) - logit of the class's base rate) nats. The
+profiles pass it on to the other classes. A classifier uses the same words for all classes, so its errors are correlated
+across classes, while profiles assume independent evidence: κ < 1 compensates for that. One profile with κ = 1 leaves
+the classifier's log-odds unchanged.
 
-For documents without votes the log-odds that come out are mixed with the head's own and recalibrated, since profiles
-make them too sure: ``share`` of the one, the rest of the other, chosen on documents whose labels the profiles have not
-seen.
+For documents without votes, the log-odds that result are mixed with the classifier's own and recalibrated, because
+profiles make them overconfident. The weight of the profiles in that mixture, ``share``, is chosen on documents whose
+labels the profiles have not seen.
 """
 
 from __future__ import annotations
@@ -19,108 +19,133 @@ import numpy as np
 from scipy.special import expit, logit
 
 from palda.models.classifier.calibration import Platt, fit_platt
-from palda.models.crowd import ProfilePrior, Profiles, label_sets
+from palda.models.crowd import (
+    MIN_STANDARD_ERRORS,
+    ProfilePrior,
+    Profiles,
+    choose_candidate,
+    initial_profiles,
+    profile_e_step,
+    profile_log_prior,
+    profile_m_step,
+    votes_log_likelihood,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from palda.data import Votes
+    from palda.models.crowd import AnnotatorBelief
 
     Array = NDArray[np.float64]
 
 __all__ = [
-    "KAPPAS",
-    "MIN_STANDARD_ERRORS",
-    "PROFILE_NUMBERS",
     "Combination",
     "CombinationInputs",
     "HeldOut",
+    "HeldOutLabels",
+    "HeldOutVotes",
     "choose_combination",
+    "choose_for_new_documents",
     "choose_share",
-    "likeliest_combination",
-    "recalibrated",
-    "refitted",
+    "most_likely_combination",
+    "recalibrate",
+    "refit_profiles",
 ]
 
-PROFILE_NUMBERS = (4, 10, 25)
-"""Numbers of profiles that "auto" tries besides one: fewer than four never were the best anywhere."""
-
-KAPPAS = (1.0, 0.8, 0.6, 0.4, 0.0)
-"""Weights of the head's evidence that are tried."""
-
-MIN_STANDARD_ERRORS = 2.0
-"""Standard errors by which anything but the head alone must predict better."""
-
-_SURER_KAPPAS = (1.0, 0.8, 0.6)  # where recalibration follows, there is less to make up for
-_TYPICAL = 0.6  # κ under which numbers of profiles are compared first
-_ROUNDS, _FEW_ROUNDS, _TOL = 50, 10, 1e-5  # of EM over profiles
-_SHARES = (0.25, 0.5, 0.75, 1.0)  # of the profiles, besides none
-_LEAST_GAIN = 1.0  # and by how many nats at least, so that rounding never decides
+_NUMBERS_OF_PROFILES = (4, 10, 25)  # tried besides one; fewer than four were never the best on any data set
+_KAPPAS = (1.0, 0.8, 0.6, 0.4, 0.0)
+_KAPPAS_WITH_RECALIBRATION = (1.0, 0.8, 0.6)  # recalibration corrects most overconfidence
+_TYPICAL_KAPPA = 0.6  # κ with which profiles are first fitted
+_SHARES = (0.25, 0.5, 0.75, 1.0)  # of the profiles, besides 0
+_MAX_ROUNDS, _MAX_REFIT_ROUNDS, _TOL = 50, 10, 1e-5  # of EM over profiles
+_MIN_PROB = 1e-9  # distance of probabilities from 0 and 1 before their logit is taken
+_MIN_SCORE_PROB = 1e-6  # the same for probabilities that are scored
 
 
 @dataclass(frozen=True, eq=False)
 class Combination:
-    """Profiles, the weight of a head's evidence, and the log-odds of the base rates it is measured from."""
+    """Profiles, the weight κ of the classifier's evidence, and the log-odds of the base rates."""
 
     profiles: Profiles
     kappa: float
-    base: Array
-
-    share: float = 1.0
+    base: Array  # (classes,)
+    share: float = 1.0  # weight of the profiles where there are no votes
     platt: Platt | None = None
 
     @classmethod
     def classifier_alone(cls, base: Array, kappa: float = 1.0) -> Combination:
-        """Independent classes: with κ = 1, exactly what the head says."""
+        """Independent classes; with κ = 1, the classifier's log-odds unchanged."""
         return cls(Profiles(np.ones(1), expit(base)[None]), kappa, base)
 
+    @property
+    def n_profiles(self) -> int:
+        """Number of profiles; 1 if classes are independent."""
+        return len(self.profiles.weights)
+
     def evidence(self, log_odds: Array) -> Array:
-        """What a head's log-odds (documents, classes) add to other evidence, in nats (maths, eq. 50)."""
+        """Evidence (documents, classes) in nats that the classifier adds to other evidence (maths, eq. 50)."""
         return self.kappa * (log_odds - self.base)
 
-    def log_odds(self, head: Array) -> Array:
-        """Log-odds (documents, classes) of documents without votes, from a head's (maths, eq. 52)."""
-        if len(self.profiles.weights) == 1:
-            mixed = self.base + self.evidence(head)
+    def log_odds(self, classifier: Array) -> Array:
+        """Log-odds (documents, classes) without votes, from the classifier's log-odds (maths, eq. 52)."""
+        if self.n_profiles == 1:
+            mixture = self.base + self.evidence(classifier)
         elif self.share == 0.0:
-            return head
+            return classifier
         else:
-            mixed = (1.0 - self.share) * head + self.share * self._through_profiles(head)
-        return mixed if self.platt is None else self.platt.apply(mixed)
-
-    def _through_profiles(self, head: Array) -> Array:
-        unknown = np.full(head.shape, -1, dtype=np.int8)
-        probs = label_sets.profile_e_step(self.evidence(head), unknown, self.profiles).label_probs
-        return logit(np.clip(probs, _LEAST_PROB, 1.0 - _LEAST_PROB))
+            unknown = np.full(classifier.shape, -1, dtype=np.int8)
+            probs = profile_e_step(self.evidence(classifier), unknown, self.profiles).label_probs
+            from_profiles = logit(np.clip(probs, _MIN_PROB, 1.0 - _MIN_PROB))
+            mixture = (1.0 - self.share) * classifier + self.share * from_profiles
+        return mixture if self.platt is None else self.platt.apply(mixture)
 
     @property
     def slope(self) -> Array:
-        """(classes,): by how much log-odds grow with the head's of the same class, all else equal."""
-        alone = len(self.profiles.weights) == 1
-        direct = self.kappa if alone else 1.0 - self.share + self.share * self.kappa
+        """(classes,): derivative of the log-odds with respect to the classifier's for the same class."""
+        direct = self.kappa if self.n_profiles == 1 else 1.0 - self.share + self.share * self.kappa
         return direct * (np.ones(len(self.base)) if self.platt is None else self.platt.slope)
 
 
-_LEAST_PROB = 1e-9
-
-
 class CombinationInputs(NamedTuple):
-    """What is known of some documents: labels (-1 unknown), other evidence in nats, and a head's log-odds."""
+    """What is known of some documents: labels (-1 unknown), other evidence in nats, the classifier's log-odds."""
 
     known: NDArray[np.int8]
     other: Array
-    head: Array
+    classifier: Array
+
+
+class HeldOutVotes(NamedTuple):
+    """Votes that were hidden, and the beliefs about their annotators."""
+
+    votes: Votes
+    belief: AnnotatorBelief
+
+    def log_likelihoods(self, probs: Array) -> Array:
+        """(documents,): log-likelihood of the votes under label probabilities (documents, classes)."""
+        return votes_log_likelihood(self.votes, probs, self.belief)
+
+
+class HeldOutLabels(NamedTuple):
+    """Soft labels (documents, classes) that were hidden, with weight 0 where they were not."""
+
+    targets: Array
+    weights: Array
+
+    def log_likelihoods(self, probs: Array) -> Array:
+        """(documents,): log-likelihood of the labels under probabilities (documents, classes), recalibrated first."""
+        scores = logit(np.clip(probs, _MIN_SCORE_PROB, 1.0 - _MIN_SCORE_PROB))
+        log_odds = fit_platt(scores, self.targets, self.weights).apply(scores)
+        return _label_log_likelihoods(log_odds, self.targets, self.weights)
 
 
 class HeldOut(NamedTuple):
-    """What is known of some documents, and what was held back from it as a judge.
-
-    ``score`` gives the log-likelihood of what was held back, an entry a document, from probabilities (documents,
-    classes).
-    """
+    """Inputs of some documents, and the votes or labels that were hidden from them."""
 
     given: CombinationInputs
-    score: Callable[[Array], Array]
+    hidden: HeldOutVotes | HeldOutLabels
 
 
 def choose_combination(
@@ -128,133 +153,163 @@ def choose_combination(
     base: Array,
     *,
     n_profiles: int | None = None,
-    caution: float = MIN_STANDARD_ERRORS,
+    min_standard_errors: float = MIN_STANDARD_ERRORS,
     seed: int = 0,
 ) -> tuple[Combination, float]:
-    """Profiles and κ under which what was held back is predicted best, and its log-likelihood over all trials.
+    """Profiles and κ that predict what was held out best, and its total log-likelihood over all trials.
 
-    The trials are of the same documents. The head alone is kept unless something else is better by ``caution`` standard
-    errors and a nat; of more profiles the same is asked again. With ``n_profiles`` only κ is chosen.
+    The trials are of the same documents. The classifier alone with κ = 1 is kept unless another candidate is better by
+    ``min_standard_errors`` standard errors and a nat; more profiles must beat fewer by as much. With ``n_profiles``,
+    only κ is chosen.
     """
-    best = _best_kappa_alone(trials, base, caution)
-    found = _scores(trials, [best] * len(trials))
-    if n_profiles == 1 or len(base) == 1:
-        return best, float(found.sum())
-    for size in PROFILE_NUMBERS if n_profiles is None else (n_profiles,):
-        challengers = _with_profiles(trials, base, size, KAPPAS, seed)
-        reached = _scores(trials, challengers)
-        if n_profiles is not None or _clearly_better(reached - found, caution):
-            best, found = challengers[0], reached
-    return best, float(found.sum())
+    candidates = [[_choose_kappa(trials, base, min_standard_errors)] * len(trials)]
+    if n_profiles != 1 and len(base) > 1:
+        sizes = _NUMBERS_OF_PROFILES if n_profiles is None else (n_profiles,)
+        candidates += [_fit_with_profiles(trials, base, size, _KAPPAS, seed) for size in sizes]
+    scores = [_scores(trials, candidate) for candidate in candidates]
+    best = len(candidates) - 1
+    if n_profiles is None:
+        best = choose_candidate(scores, min_standard_errors=min_standard_errors)
+    return candidates[best][0], float(scores[best].sum())
 
 
-def likeliest_combination(trial: HeldOut, base: Array, *, n_profiles: int | None = None, seed: int = 0) -> Combination:
-    """Profiles and κ under which what was held back is likeliest; ``choose_share`` then weighs the head alone."""
+def choose_for_new_documents(
+    classifier: Array,
+    label_probs: Array,
+    weights: Array,
+    base: Array,
+    sample: NDArray[np.int64],
+    hidden: NDArray[np.bool_],
+    *,
+    n_profiles: int | None = None,
+    seed: int = 0,
+) -> Combination:
+    """Profiles, κ, share and recalibration for documents without votes.
+
+    ``classifier`` are out-of-fold log-odds, ``label_probs`` soft labels and ``weights`` their weights, all (documents,
+    classes). The choices are made on the documents in ``sample``, where the labels of the ``hidden`` ones (sample, 1)
+    are held out; candidates are compared after recalibration. Profiles and recalibration are then fitted to all labels.
+    """
+    targets, log_odds, hidden_weights = label_probs[sample], classifier[sample], weights[sample] * hidden
+    label_evidence = logit(np.clip(targets, _MIN_SCORE_PROB, 1.0 - _MIN_SCORE_PROB)) - log_odds
+    unknown = np.full(targets.shape, -1, dtype=np.int8)
+    given = CombinationInputs(unknown, np.where(hidden, 0.0, label_evidence), log_odds)
+    trial = HeldOut(given, HeldOutLabels(targets, hidden_weights))
+    combination = most_likely_combination(trial, base, n_profiles=n_profiles, seed=seed)
+    share = choose_share(combination, log_odds, targets, hidden_weights)
+    combination = refit_profiles(
+        replace(combination, share=share), CombinationInputs(unknown, label_evidence, log_odds)
+    )
+    return recalibrate(combination, classifier, label_probs, weights)
+
+
+def most_likely_combination(
+    trial: HeldOut, base: Array, *, n_profiles: int | None = None, seed: int = 0
+) -> Combination:
+    """Profiles and κ with the largest held-out likelihood; ``choose_share`` then weighs the classifier alone."""
     if n_profiles == 1 or len(base) == 1:
         return Combination.classifier_alone(base)
-    sizes = PROFILE_NUMBERS if n_profiles is None else (n_profiles,)
-    candidates = [_with_profiles([trial], base, size, _SURER_KAPPAS, seed) for size in sizes]
-    return max(candidates, key=lambda found: float(_scores([trial], found).sum()))[0]
+    sizes = _NUMBERS_OF_PROFILES if n_profiles is None else (n_profiles,)
+    candidates = [_fit_with_profiles([trial], base, size, _KAPPAS_WITH_RECALIBRATION, seed) for size in sizes]
+    return max(candidates, key=lambda candidate: float(_scores([trial], candidate).sum()))[0]
 
 
-def choose_share(joined: Combination, head: Array, targets: Array, weights: Array) -> float:
-    """Share of what comes out of the profiles, the rest being the head's own log-odds, for documents without votes.
+def choose_share(combination: Combination, classifier: Array, targets: Array, weights: Array) -> float:
+    """Weight of the profiles against the classifier's own log-odds, for documents without votes.
 
-    The documents' labels must not have been seen by the profiles. Mixtures are recalibrated here: two numbers a class,
-    which cost them a nat each. The head alone is calibrated already.
+    The profiles must not have seen the documents' labels. Each mixture is recalibrated here, which costs it one nat for
+    each of the two numbers per class. The classifier alone is calibrated already.
     """
-    if len(joined.profiles.weights) == 1:
+    if combination.n_profiles == 1:
         return 1.0
-    reached = {0.0: float(_log_likelihoods(head, targets, weights).sum())}
+    likelihoods = {0.0: float(_label_log_likelihoods(classifier, targets, weights).sum())}
     for share in _SHARES:
-        ready = recalibrated(replace(joined, share=share), head, targets, weights)
-        likelihood = float(_log_likelihoods(ready.log_odds(head), targets, weights).sum())
-        reached[share] = likelihood - 2.0 * len(joined.base)
-    return max(reached, key=lambda share: reached[share])
+        candidate = recalibrate(replace(combination, share=share), classifier, targets, weights)
+        likelihood = float(_label_log_likelihoods(candidate.log_odds(classifier), targets, weights).sum())
+        likelihoods[share] = likelihood - 2.0 * len(combination.base)
+    return max(likelihoods, key=lambda share: likelihoods[share])
 
 
-def recalibrated(joined: Combination, head: Array, targets: Array, weights: Array) -> Combination:
-    """The same, recalibrated on out-of-fold log-odds of a head and their soft targets; the head alone is left as is."""
-    if len(joined.profiles.weights) == 1 or joined.share == 0.0:
-        return replace(joined, platt=None)
-    mixed = replace(joined, platt=None).log_odds(head)
-    return replace(joined, platt=fit_platt(mixed, targets, weights))
+def recalibrate(combination: Combination, classifier: Array, targets: Array, weights: Array) -> Combination:
+    """The combination, recalibrated on out-of-fold log-odds; the classifier alone is left unchanged."""
+    if combination.n_profiles == 1 or combination.share == 0.0:
+        return replace(combination, platt=None)
+    mixture = replace(combination, platt=None).log_odds(classifier)
+    return replace(combination, platt=fit_platt(mixture, targets, weights))
 
 
-def refitted(joined: Combination, given: CombinationInputs) -> Combination:
+def refit_profiles(combination: Combination, given: CombinationInputs) -> Combination:
     """The same number of profiles, fitted to more evidence."""
-    if len(joined.profiles.weights) == 1:
-        return joined
-    return replace(_fitted(given, joined, ProfilePrior(expit(joined.base)), _ROUNDS), share=joined.share)
+    if combination.n_profiles == 1:
+        return combination
+    prior = ProfilePrior(expit(combination.base))
+    return replace(_fit_profiles(given, combination, prior, _MAX_ROUNDS), share=combination.share)
 
 
-def _log_likelihoods(log_odds: Array, targets: Array, weights: Array) -> Array:
+def _label_log_likelihoods(log_odds: Array, targets: Array, weights: Array) -> Array:
     likelihoods: Array = np.sum(weights * (targets * log_odds - np.logaddexp(0.0, log_odds)), axis=1)
     return likelihoods
 
 
-def _best_kappa_alone(trials: Sequence[HeldOut], base: Array, caution: float) -> Combination:
-    best = Combination.classifier_alone(base)
-    found = _scores(trials, [best] * len(trials))
-    others = [Combination.classifier_alone(base, kappa) for kappa in KAPPAS if kappa != 1.0]
-    scores = [_scores(trials, [other] * len(trials)) for other in others]
-    likeliest = int(np.argmax([reached.sum() for reached in scores]))
-    return others[likeliest] if _clearly_better(scores[likeliest] - found, caution) else best
+def _choose_kappa(trials: Sequence[HeldOut], base: Array, min_standard_errors: float) -> Combination:
+    """The classifier alone with the best κ; κ = 1 unless another is clearly better."""
+    candidates = [Combination.classifier_alone(base, kappa) for kappa in _KAPPAS]
+    scores = [_scores(trials, [candidate] * len(trials)) for candidate in candidates]
+    best = 1 + int(np.argmax([score.sum() for score in scores[1:]]))
+    chosen = choose_candidate([scores[0], scores[best]], min_standard_errors=min_standard_errors)
+    return candidates[best if chosen else 0]
 
 
-def _with_profiles(
-    trials: Sequence[HeldOut], base: Array, size: int, kappas: Sequence[float], seed: int
+def _fit_with_profiles(
+    trials: Sequence[HeldOut], base: Array, n_profiles: int, kappas: Sequence[float], seed: int
 ) -> list[Combination]:
-    """Best κ for so many profiles, which each trial fits once for a typical κ and a little more for each other κ."""
+    """Combinations of each trial with the best common κ.
+
+    Profiles are fitted once with the typical κ, and refitted in a few rounds for each other κ.
+    """
     prior = ProfilePrior(expit(base))
-    typical = min(kappas, key=lambda kappa: abs(kappa - _TYPICAL))
-
-    def first(given: CombinationInputs) -> Combination:
-        alone = _probs(given, Combination.classifier_alone(base))
-        seeds = label_sets.initial_profiles(alone, size, prior, np.random.default_rng(seed))
-        return _fitted(given, Combination(seeds, typical, base), prior, _ROUNDS)
-
-    starts = [first(trial.given) for trial in trials]
-    best, found = starts, float(_scores(trials, starts).sum())
+    typical = min(kappas, key=lambda kappa: abs(kappa - _TYPICAL_KAPPA))
+    starts = []
+    for trial in trials:
+        alone = _label_probs(trial.given, Combination.classifier_alone(base))
+        profiles = initial_profiles(alone, n_profiles, prior, np.random.default_rng(seed))
+        starts.append(_fit_profiles(trial.given, Combination(profiles, typical, base), prior, _MAX_ROUNDS))
+    best, best_score = starts, float(_scores(trials, starts).sum())
     for kappa in kappas:
         if kappa == typical:
             continue
-        tried = [
-            _fitted(trial.given, replace(start, kappa=kappa), prior, _FEW_ROUNDS)
+        candidate = [
+            _fit_profiles(trial.given, replace(start, kappa=kappa), prior, _MAX_REFIT_ROUNDS)
             for trial, start in zip(trials, starts, strict=True)
         ]
-        reached = float(_scores(trials, tried).sum())
-        if reached > found:
-            best, found = tried, reached
+        score = float(_scores(trials, candidate).sum())
+        if score > best_score:
+            best, best_score = candidate, score
     return best
 
 
-def _scores(trials: Sequence[HeldOut], found: Sequence[Combination]) -> Array:
-    """(documents,): log-likelihood of what was held back, summed over the trials, each with its own."""
+def _scores(trials: Sequence[HeldOut], combinations: Sequence[Combination]) -> Array:
+    """(documents,): held-out log-likelihood, summed over the trials, each with its own combination."""
+    pairs = zip(trials, combinations, strict=True)
     total: Array = np.sum(
-        [trial.score(_probs(trial.given, joined)) for trial, joined in zip(trials, found, strict=True)], axis=0
+        [trial.hidden.log_likelihoods(_label_probs(trial.given, own)) for trial, own in pairs], axis=0
     )
     return total
 
 
-def _fitted(given: CombinationInputs, start: Combination, prior: ProfilePrior, rounds: int) -> Combination:
-    """EM over profiles alone."""
-    log_odds = given.other + start.evidence(given.head)
-    profiles, before = start.profiles, -np.inf
-    for _ in range(rounds):
-        found = label_sets.profile_e_step(log_odds, given.known, profiles)
-        objective = float(found.log_likelihoods.sum()) + label_sets.profile_log_prior(profiles, prior)
-        if objective - before < _TOL * abs(objective):
+def _fit_profiles(given: CombinationInputs, start: Combination, prior: ProfilePrior, max_rounds: int) -> Combination:
+    """EM over the profiles alone."""
+    log_odds = given.other + start.evidence(given.classifier)
+    profiles, previous = start.profiles, -np.inf
+    for _ in range(max_rounds):
+        posterior = profile_e_step(log_odds, given.known, profiles)
+        objective = float(posterior.log_likelihoods.sum()) + profile_log_prior(profiles, prior)
+        if objective - previous < _TOL * abs(objective):
             break
-        profiles, before = label_sets.profile_m_step(found.stats, prior), objective
+        profiles, previous = profile_m_step(posterior.stats, prior), objective
     return Combination(profiles, start.kappa, start.base)
 
 
-def _probs(given: CombinationInputs, joined: Combination) -> Array:
-    log_odds = given.other + joined.evidence(given.head)
-    return label_sets.profile_e_step(log_odds, given.known, joined.profiles).label_probs
-
-
-def _clearly_better(gains: Array, caution: float) -> bool:
-    standard_error = float(np.std(gains) * np.sqrt(len(gains)))
-    return float(gains.sum()) > max(caution * standard_error, _LEAST_GAIN)
+def _label_probs(given: CombinationInputs, combination: Combination) -> Array:
+    log_odds = given.other + combination.evidence(given.classifier)
+    return profile_e_step(log_odds, given.known, combination.profiles).label_probs

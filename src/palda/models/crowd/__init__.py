@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from palda.models.crowd.annotator_history import MAX_HISTORY_VOTES, parse_annotator_prior
-from palda.models.crowd.annotator_model import AnnotatorBelief, AnnotatorModel, VoteEvidence
+from palda.models.crowd.annotator_model import (
+    AnnotatorBelief,
+    AnnotatorModel,
+    CoinModel,
+    OneCoinModel,
+    PerClassModel,
+    PublishedCoin,
+    TwoCoinModel,
+    VoteEvidence,
+)
 from palda.models.crowd.assignment import TypicalRates, expected_gain, typical_rates
-from palda.models.crowd.coins import CoinModel
 from palda.models.crowd.em import (
-    N_VOTE_FOLDS,
     CrowdFit,
     CrowdSettings,
     CrowdState,
-    choose_n_profiles,
-    consensus_em,
     count_votes,
     cut_votes,
     fit_crowd,
     label_posterior,
-    select_votes,
     start_state,
-    vote_folds,
-    votes_log_likelihood,
     with_profiles,
 )
 from palda.models.crowd.initial_labels import initial_label_probs, mean_where_unknown
@@ -33,15 +35,27 @@ from palda.models.crowd.label_sets import (
     profile_log_prior,
     profile_m_step,
 )
-from palda.models.crowd.one_coin import OneCoinModel
-from palda.models.crowd.per_class import PerClassModel
-from palda.models.crowd.published import PublishedCoin
-from palda.models.crowd.quality import AnnotatorSummary, quality_table, rates_by_class, summarize_annotators
-from palda.models.crowd.two_coin import TwoCoinModel
-from palda.models.crowd.verdicts import VERDICTS, verdicts
+from palda.models.crowd.model_selection import (
+    MIN_STANDARD_ERRORS,
+    N_VOTE_FOLDS,
+    choose_candidate,
+    choose_n_profiles,
+    select_votes,
+    vote_folds,
+    votes_log_likelihood,
+)
+from palda.models.crowd.quality import (
+    VERDICTS,
+    AnnotatorSummary,
+    quality_table,
+    rates_by_class,
+    summarize_annotators,
+    verdicts,
+)
 
 __all__ = [
     "MAX_HISTORY_VOTES",
+    "MIN_STANDARD_ERRORS",
     "N_VOTE_FOLDS",
     "VERDICTS",
     "AnnotatorBelief",
@@ -60,8 +74,8 @@ __all__ = [
     "TwoCoinModel",
     "TypicalRates",
     "VoteEvidence",
+    "choose_candidate",
     "choose_n_profiles",
-    "consensus_em",
     "count_votes",
     "cut_votes",
     "expected_gain",

@@ -1,11 +1,18 @@
-"""What every annotator model can do, and what it believes of its annotators: plain arrays, a row an annotator."""
+"""Annotator models: what votes say about labels, and what labels say about annotators.
+
+All models are pure functions of votes, label probabilities and beliefs about annotators. ``OneCoinModel``,
+``TwoCoinModel`` and ``PerClassModel`` hold Beta beliefs about each annotator's rates and differ only in which votes
+share a rate. ``PublishedCoin`` is the model of the paper, with a point estimate in place of a belief.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
+
+from palda.models.crowd.pool import PSEUDO_ANNOTATOR, beta_divergence, expected_logs, fit_pool, pool_divergence
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -15,13 +22,28 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["AnnotatorBelief", "AnnotatorModel", "VoteEvidence", "by_class_and_state"]
+__all__ = [
+    "AnnotatorBelief",
+    "AnnotatorModel",
+    "CoinModel",
+    "OneCoinModel",
+    "PerClassModel",
+    "PublishedCoin",
+    "TwoCoinModel",
+    "VoteEvidence",
+    "by_class_and_state",
+    "mean_rates",
+]
+
+_POOL_STEPS = 3  # Newton steps for the pool per EM iteration; the next iteration continues from the result
+_MIN_RATE = 1e-6  # ρ of the published model is maximised within [_MIN_RATE, 1 - _MIN_RATE]
+_START_RATES = (0.7, 0.3)  # rates of correct and wrong votes before the first vote: a little better than chance
 
 
 class VoteEvidence(NamedTuple):
-    """Log-likelihood of the votes on each (document, class) if the class is present, and if it is absent.
+    """Log-likelihood (documents, classes) of the votes if the class is present, and if it is absent.
 
-    Where rates are not known but believed, the expected log-likelihood.
+    For models that hold beliefs about rates, this is the expected log-likelihood.
     """
 
     present: Array
@@ -29,35 +51,35 @@ class VoteEvidence(NamedTuple):
 
     @property
     def log_odds(self) -> Array:
-        """What the votes say for "present", in nats; 0 where nobody voted: silence is not a "no"."""
+        """Evidence (documents, classes) for "present" in nats; 0 where nobody voted."""
         return self.present - self.absent
 
 
 @dataclass(frozen=True)
 class AnnotatorBelief:
-    """Beta beliefs about rates: the last axis holds (right, wrong) pseudo-votes.
+    """Beta beliefs about rates; the last axis holds pseudo-counts of (correct, wrong) votes.
 
-    What lies between the first axis and the last says which votes share a rate: nothing when all of them do, the
-    state of the class (absent, present) for two coins, class and state for rates of every class.
+    The axes between the first and the last say which votes share a rate: none for one rate per annotator, the state of
+    the class (absent, present) for two coins, class and state for rates per class.
     """
 
     posterior: Array  # (annotators, ..., 2): q(rate)
     pool: Array  # (..., 2): the prior that annotators without a history share
-    own: Array  # (annotators, ..., 2): the prior of those with a history, NaN for the others
+    own: Array  # (annotators, ..., 2): the prior of annotators with a history, NaN for the others
 
     @property
     def has_history(self) -> NDArray[np.bool_]:
-        """(annotators,): who has a prior of their own and takes no part in the pool's."""
+        """(annotators,): whether an annotator has a prior of their own and does not inform the pool."""
         return ~np.isnan(self.own.reshape(len(self.own), -1)[:, 0])
 
     @property
     def prior(self) -> Array:
-        """(annotators, ..., 2): what was believed before any vote."""
+        """(annotators, ..., 2): each annotator's prior."""
         return np.where(np.isnan(self.own), self.pool, self.own)
 
-    def with_new_annotators(self, n_strangers: int) -> AnnotatorBelief:
-        """The same, and so many more annotators of whom nothing is known but their pool."""
-        pool = np.broadcast_to(self.pool, (n_strangers, *self.pool.shape))
+    def with_new_annotators(self, n_new: int) -> AnnotatorBelief:
+        """The same beliefs plus ``n_new`` annotators who start with the pool's prior."""
+        pool = np.broadcast_to(self.pool, (n_new, *self.pool.shape))
         return AnnotatorBelief(
             np.concatenate((self.posterior, pool)),
             self.pool,
@@ -66,28 +88,183 @@ class AnnotatorBelief:
 
 
 class AnnotatorModel(Protocol):
-    """Pure functions of votes, beliefs about annotators and label probabilities.
+    """What EM needs of an annotator model.
 
-    The bound of the labels under ``evidence``, less ``divergence``, never falls when labels and ``update`` take turns.
+    The bound of the labels under ``evidence``, minus ``divergence``, never decreases when label updates and ``update``
+    alternate.
     """
 
     def start(self, n_annotators: int, n_classes: int, prior: AnnotatorHistory | None = None) -> AnnotatorBelief:
-        """Beliefs before any vote: a little better than chance, or what earlier work taught."""
+        """Beliefs before the first vote: a little better than chance, or the annotators' history."""
 
     def evidence(self, votes: Votes, belief: AnnotatorBelief) -> VoteEvidence:
-        """What the votes say about each label."""
+        """Log-likelihoods of the votes for each label."""
 
     def count(self, votes: Votes, label_probs: Array) -> Array:
-        """Expected (right, wrong) votes behind every rate; counts of two shards add up to those of both."""
+        """Expected (correct, wrong) votes behind each rate; counts of two shards add up."""
 
     def update(self, counts: Array, belief: AnnotatorBelief) -> AnnotatorBelief:
         """Beliefs that maximise the bound, given the counts."""
 
     def divergence(self, belief: AnnotatorBelief) -> float:
-        """What the beliefs cost in the bound, in nats."""
+        """Cost of the beliefs in the bound, in nats."""
+
+
+class CoinModel:
+    """A vote is correct with its annotator's rate; subclasses say which votes share a rate (maths, eq. 36).
+
+    q(rate) = Beta(prior + expected correct votes, prior + expected wrong votes). The prior is shared by all annotators
+    and learned from them (partial pooling), so three correct votes do not make a rate of 1. Rates below ½ are allowed:
+    the votes of an annotator who is mostly wrong count with inverted sign.
+    """
+
+    by_class: ClassVar[bool]
+    by_state: ClassVar[bool]
+
+    def start(self, n_annotators: int, n_classes: int, prior: AnnotatorHistory | None = None) -> AnnotatorBelief:
+        """The pool's initial prior for everybody, except those with a history.
+
+        That prior is better than chance. Votes alone cannot tell a crowd from its mirror image, in which every
+        annotator is wrong and every label is inverted.
+        """
+        shape = (n_classes,) * self.by_class + (2,) * self.by_state
+        pool = np.broadcast_to(PSEUDO_ANNOTATOR, (*shape, 2)).copy()
+        own = np.full((n_annotators, *shape, 2), np.nan) if prior is None else prior.betas(shape)
+        if len(own) != n_annotators:
+            raise ValueError(f"the annotator prior has {len(own)} annotators, but the votes have {n_annotators}")
+        return AnnotatorBelief(np.where(np.isnan(own), pool, own), pool, own)
+
+    def evidence(self, votes: Votes, belief: AnnotatorBelief) -> VoteEvidence:
+        """Σ_k E[log p(vote | λ)] over the votes that exist (maths, eq. 37)."""
+        return _vote_evidence(votes, by_class_and_state(expected_logs(belief.posterior)))
+
+    def count(self, votes: Votes, label_probs: Array) -> Array:
+        """(annotators, ..., 2): expected correct and wrong votes behind each rate (maths, eq. 38)."""
+        counts = _vote_counts(votes, label_probs, by_class=self.by_class)
+        if not self.by_class:
+            counts = counts[:, 0]
+        return counts if self.by_state else counts.sum(axis=-2)
+
+    def update(self, counts: Array, belief: AnnotatorBelief) -> AnnotatorBelief:
+        """The pool's prior and all posteriors; annotators with a history keep their prior (maths, eqs. 38 and 39)."""
+        pooled = counts[~belief.has_history]
+        before = belief.pool.reshape(-1, 2)
+        pool = fit_pool(pooled.reshape(len(pooled), *before.shape), before, _POOL_STEPS).reshape(belief.pool.shape)
+        return AnnotatorBelief(np.where(np.isnan(belief.own), pool, belief.own) + counts, pool, belief.own)
+
+    def divergence(self, belief: AnnotatorBelief) -> float:
+        """KL divergence of all rates from their priors, the pool's pseudo-annotator included (maths, eq. 40)."""
+        return beta_divergence(belief.posterior, belief.prior) + pool_divergence(belief.pool)
+
+
+class OneCoinModel(CoinModel):
+    """One rate per annotator: P(vote is correct), whatever the class and the truth.
+
+    It does not detect an annotator who always votes "no" where classes are rare: most of those votes are correct.
+    """
+
+    by_class = False
+    by_state = False
+
+
+class TwoCoinModel(CoinModel):
+    """Sensitivity P(vote 1 | present) and specificity P(vote 0 | absent), the same for all classes.
+
+    People overlook labels far more often than they invent them; a single rate cannot express that.
+    """
+
+    by_class = False
+    by_state = True
+
+
+class PerClassModel(CoinModel):
+    """Sensitivity and specificity of each annotator for each class, with a pool per class and state."""
+
+    by_class = True
+    by_state = True
+
+
+class PublishedCoin:
+    """ρ_k = P(vote of annotator k equals the truth), at its maximum likelihood (maths, eq. 15).
+
+    Its "posterior" holds ρ N and (1 - ρ) N for N votes. Only their ratio is used, and it costs nothing in the bound.
+    """
+
+    def start(self, n_annotators: int, n_classes: int, prior: AnnotatorHistory | None = None) -> AnnotatorBelief:  # noqa: ARG002 - the protocol's
+        """Every annotator a little better than chance."""
+        if prior is not None:
+            raise ValueError("the published model takes no annotator prior; choose 'one_coin' or 'two_coin' annotators")
+        rates = np.tile(_START_RATES, (n_annotators, 1))
+        return AnnotatorBelief(rates, np.array(_START_RATES), np.full_like(rates, np.nan))
+
+    def evidence(self, votes: Votes, belief: AnnotatorBelief) -> VoteEvidence:
+        """Σ_k log p(vote | λ) over the votes that exist (maths, eq. 6)."""
+        rates = belief.posterior / belief.posterior.sum(axis=-1, keepdims=True)
+        return _vote_evidence(votes, by_class_and_state(np.log(rates)))
+
+    def count(self, votes: Votes, label_probs: Array) -> Array:
+        """(annotators, 2): expected numbers of correct and wrong votes."""
+        counts: Array = _vote_counts(votes, label_probs, by_class=False).sum(axis=(1, 2))
+        return counts
+
+    def update(self, counts: Array, belief: AnnotatorBelief) -> AnnotatorBelief:
+        """ρ = correct votes / votes; annotators without votes keep their rate."""
+        total = counts.sum(axis=-1, keepdims=True)
+        rates = np.clip(counts / np.maximum(total, np.finfo(float).tiny), _MIN_RATE, 1.0 - _MIN_RATE)
+        return AnnotatorBelief(np.where(total > 0, rates * total, belief.posterior), belief.pool, belief.own)
+
+    def divergence(self, belief: AnnotatorBelief) -> float:  # noqa: ARG002 - the protocol's
+        """0: a point estimate has no divergence."""
+        return 0.0
 
 
 def by_class_and_state(table: Array) -> Array:
-    """The same table as (annotators, classes or 1, states or 1, 2); an axis that votes share has length 1."""
+    """The table as (annotators, classes or 1, states or 1, 2); an axis that votes share has length 1."""
     n_annotators, *between, last = table.shape
     return table.reshape(n_annotators, *(1,) * (2 - len(between)), *between, last)
+
+
+def mean_rates(belief: AnnotatorBelief) -> Array:
+    """Posterior means of the rates, (annotators, classes or 1, states or 1)."""
+    rates = by_class_and_state(belief.posterior)
+    means: Array = rates[..., 0] / rates.sum(axis=-1)
+    return means
+
+
+def _vote_evidence(votes: Votes, log_rates: Array) -> VoteEvidence:
+    """Sums of log-rates over the votes that exist, per (document, class).
+
+    ``log_rates`` is (annotators, classes or 1, states or 1, 2): logarithms of the rates of correct and wrong votes.
+    """
+    cell = _vote_cells(votes, log_rates.shape[1])
+    if_absent = log_rates[:, :, 0, :]  # "no" (0) is correct, "yes" (1) is wrong
+    if_present = log_rates[:, :, -1, ::-1]
+    n_pairs = votes.n_docs * votes.n_classes
+    present, absent = (
+        np.bincount(votes.pair, table.ravel()[cell], minlength=n_pairs).astype(np.float64, copy=False)
+        for table in (if_present, if_absent)
+    )
+    shape = votes.n_docs, votes.n_classes
+    return VoteEvidence(present.reshape(shape), absent.reshape(shape))
+
+
+def _vote_counts(votes: Votes, label_probs: Array, *, by_class: bool) -> Array:
+    """Expected numbers of votes, (annotators, classes or 1, states, 2): absent or present, correct or wrong."""
+    shape = (votes.n_annotators, votes.n_classes if by_class else 1, 2)
+    cell = _vote_cells(votes, shape[1])
+    n_cells = int(np.prod(shape))
+    total = np.bincount(cell, minlength=n_cells)
+    present = np.bincount(cell, np.ravel(label_probs)[votes.pair], minlength=n_cells)
+    absent = np.maximum(total - present, 0.0)  # a difference of sums may fall below 0 by rounding
+    return np.stack((absent.reshape(shape), present.reshape(shape)[..., ::-1]), axis=2)
+
+
+def _vote_cells(votes: Votes, n_classes: int) -> NDArray[np.int64]:
+    """Flat index of each vote in a table (annotators, classes or 1, vote value)."""
+    cell = votes.annotator.astype(np.int64)
+    if n_classes > 1:
+        cell *= n_classes
+        cell += votes.label
+    cell *= 2
+    cell += votes.value
+    return cell

@@ -9,8 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 from palda.data import vote_blocks
-from palda.models.crowd.annotator_model import AnnotatorBelief
-from palda.models.crowd.published import PublishedCoin
+from palda.models.crowd.annotator_model import AnnotatorBelief, PublishedCoin
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,8 +1,8 @@
-"""Label-set profiles: which classes come together.
+"""Label-set profiles: which classes occur together.
 
-A document has profile m with probability w_m, and given the profile each class i independently with probability π_mi.
-One profile is the paper's model: independent classes at their base rates. Since classes are independent given the
-profile, the posterior over profiles and label sets is exact, whatever votes and other evidence say about each label:
+A document has profile m with probability w_m. Given the profile, class i is present with probability π_mi,
+independently of the other classes. One profile is the paper's model: independent classes at their base rates. Since
+classes are independent given the profile, the posterior over profiles and label sets is exact:
 
     p(evidence) = Σ_m w_m Π_i [π_mi p(evidence_i | present) + (1 - π_mi) p(evidence_i | absent)]
 """
@@ -35,8 +35,8 @@ __all__ = [
     "profile_m_step",
 ]
 
-_LEAST = 1e-6  # π and w are never closer to 0 or 1: a class nobody has seen may still exist
-_MOST_SEEDS = 20_000  # documents looked at for seeds; more would not choose better
+_MIN_RATE = 1e-6  # π is never closer to 0 or 1: a class that no document has had may still occur
+_MAX_SEED_DOCS = 20_000  # documents among which initial profiles are drawn; more do not improve the choice
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class Profiles:
 
 @dataclass(frozen=True)
 class ProfilePrior:
-    """What is believed of profiles beforehand, in imaginary documents; part of the objective.
+    """Prior of the profiles, in pseudo-documents; part of the objective.
 
     w ~ Dirichlet(1 + ``documents``, ...), and π_mi ~ Beta(1 + ``strength`` · c_i, 1 + ``strength`` · (1 - c_i)) with
-    c_i the ``centre``: the class's base rate, or ½ before that is known. So a profile with few documents stays near the
-    base rates.
+    c_i the ``centre``: the base rate of the class, or ½ before it is known. A profile with few documents therefore
+    stays near the base rates.
     """
 
     centre: Array  # (classes,)
@@ -62,13 +62,13 @@ class ProfilePrior:
 
     @classmethod
     def vague(cls, n_classes: int) -> ProfilePrior:
-        """For a single profile, the base rates themselves: half an imaginary document with each class, half without."""
+        """Prior of a single profile, the base rates: half a pseudo-document with each class, half without."""
         return cls(np.full(n_classes, 0.5), strength=1.0)
 
 
 @dataclass(frozen=True)
 class ProfileStats:
-    """Sums over documents; those of two shards add up to those of both."""
+    """Sums over documents; those of two shards add up."""
 
     profile_sums: Array  # Σ r_m, (profiles,)
     label_sums: Array  # Σ r_m Δ_mi, (profiles, classes)
@@ -85,35 +85,35 @@ class SetPosterior(NamedTuple):
     profile_probs: Array
     """r, (docs, profiles)."""
     log_likelihoods: Array
-    """(docs,): log p(evidence), less its log-likelihood if every class were absent."""
+    """(docs,): log p(evidence), minus its log-likelihood if every class were absent."""
     stats: ProfileStats
 
 
 def profile_e_step(log_odds: Array, known: NDArray[np.int8], profiles: Profiles) -> SetPosterior:
-    """Sums over all profiles and label sets, given the evidence for "present" in nats (maths, eq. 43).
+    """Posterior over all profiles and label sets, given evidence for "present" in nats (maths, eq. 43).
 
-    ``known`` is 1 or 0 where the label is certain and -1 where it is not. ``log_odds`` must be finite: what is certain
-    is said by ``known``. There the log-odds only count towards the likelihood.
+    ``known`` is 1 or 0 where the label is certain and -1 elsewhere. ``log_odds`` must be finite; where the label is
+    known they count only towards the likelihood.
     """
-    found: LabelSetResult = kernels.active().label_sets(
+    result: LabelSetResult = kernels.active().label_sets(
         np.require(log_odds, np.float64, ["C"]),
         np.require(known, np.int8, ["C"]),
         np.log(profiles.weights),
         np.ascontiguousarray(profiles.rates.T),
     )
-    stats = ProfileStats(found.profile_probs.sum(axis=0), found.label_sums.T)
-    return SetPosterior(found.label_probs, found.profile_probs, found.log_likelihoods, stats)
+    stats = ProfileStats(result.profile_probs.sum(axis=0), result.label_sums.T)
+    return SetPosterior(result.label_probs, result.profile_probs, result.log_likelihoods, stats)
 
 
 def profile_m_step(stats: ProfileStats, prior: ProfilePrior) -> Profiles:
-    """Profiles that maximise the expected log-likelihood plus ``profile_log_prior``, within limits (maths, eq. 45)."""
+    """Profiles that maximise the expected log-likelihood plus ``profile_log_prior`` (maths, eq. 45)."""
     weights = stats.profile_sums + prior.documents
     rates = (stats.label_sums + prior.strength * prior.centre) / (stats.profile_sums[:, None] + prior.strength)
-    return Profiles(weights / weights.sum(), np.clip(rates, _LEAST, 1.0 - _LEAST))
+    return Profiles(weights / weights.sum(), np.clip(rates, _MIN_RATE, 1.0 - _MIN_RATE))
 
 
 def profile_log_prior(profiles: Profiles, prior: ProfilePrior) -> float:
-    """Log-density of the profiles before any document is seen."""
+    """Log-density of the profiles under their prior."""
     n_profiles = len(profiles.weights)
     present, absent = prior.strength * prior.centre, prior.strength * (1.0 - prior.centre)
     rates = present * np.log(profiles.rates) + absent * np.log1p(-profiles.rates) - betaln(1.0 + present, 1.0 + absent)
@@ -123,18 +123,18 @@ def profile_log_prior(profiles: Profiles, prior: ProfilePrior) -> float:
 
 
 def initial_profiles(label_probs: Array, n_profiles: int, prior: ProfilePrior, rng: np.random.Generator) -> Profiles:
-    """Profiles to start from: documents far apart, each drawn half-way to the base rates.
+    """Profiles to start EM from: documents far apart, each shrunk half-way to the base rates.
 
-    Each next document is drawn with a probability that grows with its squared distance from those already chosen, as
-    k-means++ does.
+    As in k-means++, each next document is drawn with a probability proportional to its squared distance from those
+    already drawn.
     """
-    if len(label_probs) > _MOST_SEEDS:
-        label_probs = label_probs[np.sort(rng.choice(len(label_probs), _MOST_SEEDS, replace=False))]
+    if len(label_probs) > _MAX_SEED_DOCS:
+        label_probs = label_probs[np.sort(rng.choice(len(label_probs), _MAX_SEED_DOCS, replace=False))]
     distances = np.full(len(label_probs), np.inf)
     chosen = rng.integers(len(label_probs), size=1)
     while len(chosen) < n_profiles:
         distances = np.minimum(distances, ((label_probs - label_probs[chosen[-1]]) ** 2).sum(axis=1))
-        steps = np.cumsum(distances + np.finfo(float).tiny)  # documents that are all alike are drawn all the same
-        chosen = np.append(chosen, np.searchsorted(steps, rng.random() * steps[-1], side="right"))
+        cumulative = np.cumsum(distances + np.finfo(float).tiny)  # positive even if all documents are alike
+        chosen = np.append(chosen, np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
     rates = (label_probs[np.minimum(chosen, len(label_probs) - 1)] + prior.centre) / 2.0
-    return Profiles(np.full(n_profiles, 1.0 / n_profiles), np.clip(rates, _LEAST, 1.0 - _LEAST))
+    return Profiles(np.full(n_profiles, 1.0 / n_profiles), np.clip(rates, _MIN_RATE, 1.0 - _MIN_RATE))

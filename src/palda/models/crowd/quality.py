@@ -1,4 +1,20 @@
-"""What was learned about each annotator: rates, credible intervals, verdicts."""
+"""What was learned about each annotator: rates, credible intervals, verdicts.
+
+A verdict depends on informedness, sensitivity + specificity - 1, and its 95% credible interval. Informedness is 1 for
+an annotator who is always correct, 0 for one whose votes do not depend on the truth (a constant answer, or random
+votes), and -1 for one who always votes the opposite. The rules, in this order:
+
+| verdict | rule |
+|---|---|
+| too few votes | fewer than ``MIN_VOTES`` votes, the annotator's history included |
+| spammer | informedness within ±``SPAM_INFORMEDNESS``, and its interval within ±``SPAM_INTERVAL`` |
+| adversarial | the interval lies below -``MARGIN``: the votes count, with inverted sign |
+| reliable | informedness of at least ``RELIABLE``, and the interval lies above ``RELIABLE_LOW`` |
+| noisy | informedness below ``RELIABLE``, and the interval lies above ``MARGIN`` |
+| too few votes | anything else: the interval is too wide to decide |
+
+A negative verdict thus requires an interval that excludes the alternatives.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +25,6 @@ import numpy as np
 from scipy.special import betaincinv
 
 from palda.models.crowd.annotator_model import by_class_and_state
-from palda.models.crowd.verdicts import verdicts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,77 +35,109 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["AnnotatorSummary", "quality_table", "rates_by_class", "summarize_annotators"]
+__all__ = ["VERDICTS", "AnnotatorSummary", "quality_table", "rates_by_class", "summarize_annotators", "verdicts"]
 
-_TAIL = 0.025  # on either side of a 95% interval
+MIN_VOTES = 10.0
+"""With fewer votes even a narrow interval reflects the pool more than the annotator."""
+
+SPAM_INFORMEDNESS = 0.1
+"""At this informedness at most 55% of the votes are correct if classes are present half the time."""
+
+SPAM_INTERVAL = 0.2
+"""Bound of the 95% interval of a spammer's informedness."""
+
+MARGIN = 0.05
+"""Distance from 0 of the whole interval for votes to carry information, straight or inverted."""
+
+RELIABLE = 0.5
+"""At this informedness three quarters of the votes are correct if classes are present half the time."""
+
+RELIABLE_LOW = 0.3
+"""Lower bound of the 95% interval of a reliable annotator's informedness."""
+
+VERDICTS = ("reliable", "noisy", "spammer", "adversarial", "too few votes")
+
+_TAIL = 0.025  # probability on either side of a 95% interval
 
 
 @dataclass(frozen=True)
 class AnnotatorSummary:
-    """Arrays with an entry an annotator; ``low`` and ``high`` are the ends of the 95% credible interval of quality."""
+    """Arrays with one entry per annotator; ``low`` and ``high`` bound the 95% credible interval of quality."""
 
     quality: Array
-    """Expected share of right votes: rates weighted by how often the annotator met each state."""
+    """Expected share of correct votes: rates weighted by how often the annotator met each state."""
     low: Array
     high: Array
     sensitivity: Array
-    """P(vote 1 | present); where rates differ by class, their mean over the annotator's votes."""
+    """P(vote 1 | present); for rates per class, their mean over the annotator's votes."""
     specificity: Array
-    """P(vote 0 | absent), likewise."""
+    """P(vote 0 | absent); for rates per class, their mean over the annotator's votes."""
     informedness: Array
     n_votes: NDArray[np.int64]
     verdict: NDArray[np.object_]
     informedness_low: Array
     informedness_high: Array
     n_present: Array
-    """Expected number of votes on classes that are present; NaN if the model does not tell states apart."""
+    """Expected number of votes on classes that are present; NaN if the model has one rate for both states."""
 
 
-class _Spread(NamedTuple):
+class _Interval(NamedTuple):
     mean: Array
     low: Array
     high: Array
 
 
 def summarize_annotators(belief: AnnotatorBelief, counts: Array) -> AnnotatorSummary:
-    """Rates and verdicts, from beliefs and the counts they came from.
+    """Rates, intervals and verdicts from beliefs and the vote counts behind them.
 
-    Everything reported is a weighted mean of independent Beta rates; its interval is that of the Beta distribution
+    Each reported number is a weighted mean of independent Beta rates. Its interval is that of the Beta distribution
     with the same mean and variance (maths, eq. 41).
     """
     rates = _over_classes(belief)
-    n_met = by_class_and_state(counts).sum(axis=(1, 3))  # (annotators, states or 1)
-    n_votes = n_met.sum(axis=1)
-    n_states = n_met.shape[1]
+    state_votes = by_class_and_state(counts).sum(axis=(1, 3))  # (annotators, states or 1)
+    n_votes = state_votes.sum(axis=1)
+    n_states = state_votes.shape[1]
     sensitivity, specificity = (rates[:, state, 0] / rates[:, state].sum(axis=-1) for state in (-1, 0))
-    balanced = _mixed(rates, np.full(n_met.shape, 1.0 / n_states))  # as if classes were present half the time
+    balanced = _weighted_mean(rates, np.full(state_votes.shape, 1.0 / n_states))  # classes present half the time
     informedness, low, high = (2 * end - 1 for end in balanced)
-    earlier = np.nansum(by_class_and_state(belief.own), axis=(1, 2, 3))
+    n_earlier = np.nansum(by_class_and_state(belief.own), axis=(1, 2, 3))
     return AnnotatorSummary(
-        *_mixed(rates, _shares(n_met)),
+        *_weighted_mean(rates, _state_shares(state_votes)),
         sensitivity=sensitivity,
         specificity=specificity,
         informedness=informedness,
         n_votes=np.rint(n_votes).astype(np.int64),
-        verdict=verdicts(informedness, low, high, n_votes + earlier),
+        verdict=verdicts(informedness, low, high, n_votes + n_earlier),
         informedness_low=low,
         informedness_high=high,
-        n_present=n_met[:, 1] if n_states == 2 else np.full(len(n_met), np.nan),
+        n_present=state_votes[:, 1] if n_states == 2 else np.full(len(state_votes), np.nan),
     )
 
 
-def quality_table(found: AnnotatorSummary, annotators: Strings) -> pd.DataFrame:
-    """The summary as a data frame, a row an annotator."""
+def verdicts(informedness: Array, low: Array, high: Array, n_votes: Array) -> NDArray[np.object_]:
+    """One of ``VERDICTS`` per annotator; ``n_votes`` includes the annotator's history."""
+    rules = {
+        "too few votes": n_votes < MIN_VOTES,
+        "spammer": (np.abs(informedness) <= SPAM_INFORMEDNESS) & (np.maximum(-low, high) <= SPAM_INTERVAL),
+        "adversarial": high < -MARGIN,
+        "reliable": (informedness >= RELIABLE) & (low > RELIABLE_LOW),
+        "noisy": (informedness < RELIABLE) & (low > MARGIN),
+    }
+    return np.select(list(rules.values()), [np.array(name, dtype=object) for name in rules], "too few votes")
+
+
+def quality_table(summary: AnnotatorSummary, annotators: Strings) -> pd.DataFrame:
+    """The summary as a data frame with one row per annotator."""
     import pandas as pd
 
-    columns = {spec.name: getattr(found, spec.name) for spec in fields(found)}
+    columns = {spec.name: getattr(summary, spec.name) for spec in fields(summary)}
     return pd.DataFrame({"annotator": annotators, **columns})
 
 
 def rates_by_class(belief: AnnotatorBelief, annotators: Strings, classes: Strings) -> pd.DataFrame:
-    """Sensitivity and specificity with their 95% intervals, a row an annotator and class.
+    """Sensitivity and specificity with their 95% intervals, one row per annotator and class.
 
-    Models whose rates are the same in all classes repeat them.
+    Models with the same rates for all classes repeat them.
     """
     import pandas as pd
 
@@ -101,39 +148,39 @@ def rates_by_class(belief: AnnotatorBelief, annotators: Strings, classes: String
     }
     for name, state in (("sensitivity", -1), ("specificity", 0)):
         betas = np.broadcast_to(rates[:, :, state], (len(annotators), len(classes), 2)).reshape(-1, 2)
-        spread = _mixed(betas[:, None], np.ones((len(betas), 1)))
-        table |= {name: spread.mean, f"{name}_low": spread.low, f"{name}_high": spread.high}
+        interval = _weighted_mean(betas[:, None], np.ones((len(betas), 1)))
+        table |= {name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high}
     return pd.DataFrame(table)
 
 
 def _over_classes(belief: AnnotatorBelief) -> Array:
-    """Beliefs (annotators, states or 1, 2) about an annotator's mean rates over the votes.
+    """Beliefs (annotators, states or 1, 2) about each annotator's mean rates over all votes.
 
-    The votes of all classes and the pool's prior once, not once a class: somebody who is good at one class is mostly
-    good at the others, and a prior for each of many classes with few votes would outweigh them all.
+    The votes of all classes, and the pool's prior once instead of once per class. An annotator who is good at one class
+    is mostly good at the others, and one prior per class would outweigh few votes on many classes.
     """
     posterior = by_class_and_state(belief.posterior)
     pool = by_class_and_state(belief.pool[None])
-    repeated = pool.sum(axis=1) - pool.mean(axis=1)
-    rates: Array = posterior.sum(axis=1) - np.where(belief.has_history[:, None, None], 0.0, repeated)
+    surplus = pool.sum(axis=1) - pool.mean(axis=1)
+    rates: Array = posterior.sum(axis=1) - np.where(belief.has_history[:, None, None], 0.0, surplus)
     return rates
 
 
-def _shares(n_votes: Array) -> Array:
-    """Each annotator's shares of votes; those of the crowd for who has none, equal ones if nobody has any."""
+def _state_shares(n_votes: Array) -> Array:
+    """Each annotator's shares of votes per state; the crowd's for annotators without votes, else equal shares."""
     crowd = n_votes.sum(axis=0)
-    everybody = crowd / crowd.sum() if crowd.sum() > 0 else np.full(crowd.shape, 1.0 / crowd.size)
+    default = crowd / crowd.sum() if crowd.sum() > 0 else np.full(crowd.shape, 1.0 / crowd.size)
     total = n_votes.sum(axis=1, keepdims=True)
-    return np.where(total > 0, n_votes / np.where(total > 0, total, 1.0), everybody)
+    return np.where(total > 0, n_votes / np.where(total > 0, total, 1.0), default)
 
 
-def _mixed(rates: Array, weights: Array) -> _Spread:
-    """Weighted means of Beta rates (annotators, states, 2), and the intervals of Betas with the same moments."""
+def _weighted_mean(rates: Array, weights: Array) -> _Interval:
+    """Weighted means of Beta rates (annotators, states, 2), with intervals of Betas that have the same moments."""
     strength = rates.sum(axis=-1)
     means = rates[..., 0] / strength
     variances = means * (1.0 - means) / (strength + 1.0)
     mean = np.sum(weights * means, axis=1)
     variance = np.sum(weights**2 * variances, axis=1)
-    matched = mean * (1.0 - mean) / variance - 1.0
-    right, wrong = mean * matched, (1.0 - mean) * matched
-    return _Spread(mean, betaincinv(right, wrong, _TAIL), betaincinv(right, wrong, 1.0 - _TAIL))
+    matched_strength = mean * (1.0 - mean) / variance - 1.0
+    correct, wrong = mean * matched_strength, (1.0 - mean) * matched_strength
+    return _Interval(mean, betaincinv(correct, wrong, _TAIL), betaincinv(correct, wrong, 1.0 - _TAIL))

@@ -59,6 +59,7 @@ from palda.models.topics.shards import (
     concatenate_bags,
     cut_shards,
     labelled_shards,
+    shard_ranges,
     unlabelled_shards,
 )
 from palda.models.topics.start import default_n_topics, first_params
@@ -107,6 +108,7 @@ __all__ = [
     "params_from_arrays",
     "params_to_arrays",
     "run_em",
+    "shard_ranges",
     "shard_statistics",
     "start_params",
     "temperature_sample",

@@ -31,6 +31,7 @@ __all__ = [
     "concatenate_bags",
     "cut_shards",
     "labelled_shards",
+    "shard_ranges",
     "unlabelled_shards",
 ]
 
@@ -99,6 +100,13 @@ class TrainingData:
         return cut_shards(self.counts, self.known, self.votes)
 
 
+def shard_ranges(counts: CountRows, n_shards: int | None = None) -> list[tuple[int, int]]:
+    """First row of each shard, and the row after its last."""
+    if n_shards is None:
+        n_shards = max(1, min(counts.nnz // _ENTRIES_PER_SHARD, _MAX_SHARDS), counts.nnz // _MAX_ENTRIES)
+    return even_ranges(counts.indptr, n_shards)
+
+
 def cut_shards(
     counts: CountRows,
     known: NDArray[np.int8],
@@ -107,10 +115,8 @@ def cut_shards(
     fixed_log_odds: Array | None = None,
 ) -> list[DocumentShard]:
     """Shards with about equal numbers of entries; the cuts depend on the data alone, not on the machine."""
-    if n_shards is None:
-        n_shards = max(1, min(counts.nnz // _ENTRIES_PER_SHARD, _MAX_SHARDS), counts.nnz // _MAX_ENTRIES)
     shards = []
-    for start, stop in even_ranges(counts.indptr, n_shards):
+    for start, stop in shard_ranges(counts, n_shards):
         rows = slice(start, stop)
         shards.append(
             DocumentShard(

@@ -1,0 +1,143 @@
+"""The number of label-set profiles, chosen by how well hidden votes are predicted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from palda.models.crowd.annotator_model import mean_rates
+from palda.models.crowd.em import cut_votes, fit_crowd, votes_as_evidence, with_profiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from palda.data import Votes
+    from palda.models.crowd.annotator_model import AnnotatorBelief
+    from palda.models.crowd.em import CrowdFit, CrowdSettings, CrowdState, VoteShard
+
+    Array = NDArray[np.float64]
+
+__all__ = [
+    "MIN_STANDARD_ERRORS",
+    "N_VOTE_FOLDS",
+    "choose_candidate",
+    "choose_n_profiles",
+    "select_votes",
+    "vote_folds",
+    "votes_log_likelihood",
+]
+
+MIN_STANDARD_ERRORS = 2.0
+"""Standard errors by which a more complex candidate must predict better, by default."""
+
+N_VOTE_FOLDS = 5
+"""Folds of the (document, annotator) pairs; each in turn is hidden while the others are learned from."""
+
+_NUMBERS_OF_PROFILES = (1, 2, 4, 8, 15, 25)  # tried in this order
+_PATIENCE = 2  # candidates in a row that may fail before the search stops
+_MIN_GAIN = 1.0  # nats, so that rounding never decides
+_MAX_PAIRS = 500_000  # (document, class) pairs that the choice is made on
+
+
+def choose_n_profiles(
+    votes: Votes, known: NDArray[np.int8], start: CrowdState, settings: CrowdSettings, *, seed: int = 0
+) -> int:
+    """Number of profiles that predicts hidden votes best; fewer unless more are clearly better.
+
+    All votes of an annotator on a document are hidden together, for one fifth of these pairs. Everything is learned
+    from the other votes, and each candidate predicts the hidden ones. (With single votes hidden, profiles would gain by
+    learning how an annotator's votes on one document go together, which is not a property of the document.) If there
+    are few documents, each fifth is hidden in turn. The annotators are those of the fit with one profile, so that the
+    choice cannot trade annotator behaviour for label sets. All candidates start from the same ``start``.
+    """
+    if votes.n_classes < 2 or not len(votes):
+        return 1
+    rng = np.random.default_rng(seed)
+    rows = _sample_documents(votes, rng)
+    votes, known = votes.take(rows), known[rows]
+    folds = vote_folds(votes, rng)
+    trials: list[tuple[Votes, CrowdFit, list[VoteShard]]] = []
+    for fold in range(max(1, min(N_VOTE_FOLDS, _MAX_PAIRS // known.size))):
+        hidden = folds == fold
+        shards = cut_votes(select_votes(votes, ~hidden), known)
+        single = fit_crowd(shards, start, settings)
+        trials.append((select_votes(votes, hidden), single, votes_as_evidence(shards, single.state.belief, settings)))
+
+    def scores() -> Iterator[Array]:
+        """Log-likelihood of the hidden votes per document, for each number of profiles."""
+        for n_profiles in _NUMBERS_OF_PROFILES:
+            parts = []
+            for hidden_votes, single, evidence in trials:
+                fit = single if n_profiles == 1 else with_profiles(evidence, single, n_profiles, settings, seed)
+                parts.append(votes_log_likelihood(hidden_votes, fit.label_probs, single.state.belief))
+            total: Array = np.sum(parts, axis=0)
+            yield total
+
+    return _NUMBERS_OF_PROFILES[choose_candidate(scores(), patience=_PATIENCE)]
+
+
+def choose_candidate(
+    scores: Iterable[Array], *, min_standard_errors: float = MIN_STANDARD_ERRORS, patience: int | None = None
+) -> int:
+    """Index of the best of several candidates; an earlier one unless a later one is clearly better.
+
+    ``scores`` yields the log-likelihood per document of each candidate, simplest first. A candidate replaces the best
+    so far if it is better by a nat and by ``min_standard_errors`` standard errors of the difference. After ``patience``
+    failures in a row no further score is computed.
+    """
+    best, failures = 0, 0
+    best_scores: Array | None = None
+    for index, candidate_scores in enumerate(scores):
+        if best_scores is None or _clearly_better(candidate_scores - best_scores, min_standard_errors):
+            best, best_scores, failures = index, candidate_scores, 0
+            continue
+        failures += 1
+        if failures == patience:
+            break
+    return best
+
+
+def _clearly_better(gains: Array, min_standard_errors: float) -> bool:
+    standard_error = float(np.std(gains) * np.sqrt(len(gains)))
+    return float(gains.sum()) > max(min_standard_errors * standard_error, _MIN_GAIN)
+
+
+def votes_log_likelihood(hidden: Votes, label_probs: Array, belief: AnnotatorBelief) -> Array:
+    """(documents,): Σ log p(vote) over votes that ``label_probs`` does not depend on.
+
+    A vote is predicted from the probability of its label and the posterior mean rates of its annotator (maths, eq. 46).
+    """
+    rates = mean_rates(belief)
+    column = hidden.label if rates.shape[1] > 1 else np.zeros_like(hidden.label)
+    present = label_probs[hidden.doc, hidden.label]
+    specificity, sensitivity = (rates[hidden.annotator, column, state] for state in (0, -1))
+    prob_yes = present * sensitivity + (1.0 - present) * (1.0 - specificity)
+    log_probs = np.log(np.where(hidden.value == 1, prob_yes, 1.0 - prob_yes))
+    sums = np.bincount(hidden.doc, log_probs, minlength=hidden.n_docs)
+    return sums.astype(np.float64, copy=False)
+
+
+def vote_folds(votes: Votes, rng: np.random.Generator) -> NDArray[np.int64]:
+    """(votes,): random fold of each vote; all votes of an annotator on a document are in the same fold."""
+    pair = votes.doc.astype(np.int64) * votes.n_annotators + votes.annotator
+    pairs, position = np.unique(pair, return_inverse=True)
+    folds: NDArray[np.int64] = rng.integers(N_VOTE_FOLDS, size=len(pairs))[position]
+    return folds
+
+
+def select_votes(votes: Votes, chosen: NDArray[np.bool_]) -> Votes:
+    """Some of the votes; documents, annotators and classes stay."""
+    columns = {name: getattr(votes, name)[chosen] for name in ("doc", "annotator", "label", "value")}
+    return replace(votes, **columns)
+
+
+def _sample_documents(votes: Votes, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Sorted rows of the documents that the choice is made on: all of them unless they are too many."""
+    max_docs = max(1, _MAX_PAIRS // votes.n_classes)
+    if votes.n_docs <= max_docs:
+        return np.arange(votes.n_docs)
+    return np.sort(rng.choice(votes.n_docs, max_docs, replace=False))
