@@ -36,6 +36,7 @@ PAGES = [
 ]
 ARCHITECTURE, MATHS = ROOT / "docs" / "architecture.md", ROOT / "docs" / "maths.md"
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+DEMO_TEXTS = 45
 N_TEXTS = 52  # a classifier is trained from 50 texts on
 ACCURACIES = np.linspace(0.97, 0.999, 8)  # with accurate annotators training takes few turns
 MAJORITY_GUIDE_WITHIN = 0.02  # other processors and libraries round differently
@@ -158,7 +159,7 @@ def test_the_snippets_of_a_page_run_from_top_to_bottom(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("palda.cli.commands.demo.N_DOCS", 45)
+    monkeypatch.setattr("palda.cli.commands.demo.N_DOCS", DEMO_TEXTS)
     names: dict[str, object] = {"np": np}
     for language, snippet in BLOCK.findall(page.read_text()):
         if language == "python":
@@ -204,8 +205,10 @@ def test_make_targets_and_links_of_a_page_exist(page: Path) -> None:
 
 
 @pytest.mark.guide
-def test_the_picture_of_the_crowd_is_drawn_by_its_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palda.cli.commands.demo.N_DOCS", 60)
+def test_the_picture_of_the_crowd_is_drawn_by_its_script(
+    tmp_path: Path, shared_fits: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("palda.cli.commands.demo.N_DOCS", DEMO_TEXTS)
     monkeypatch.setenv("MPLBACKEND", "svg")
     script = tmp_path / "newsroom.py"
     script.write_text((ROOT / "docs" / "pictures" / "newsroom.py").read_text())
@@ -215,11 +218,13 @@ def test_the_picture_of_the_crowd_is_drawn_by_its_script(tmp_path: Path, monkeyp
 
 @pytest.mark.browser
 @pytest.mark.guide
-def test_the_picture_of_the_report_is_taken_by_its_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_picture_of_the_report_is_taken_by_its_script(
+    tmp_path: Path, shared_fits: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("playwright.sync_api", reason="the picture needs playwright: pip install playwright")
     if not (os.environ.get("PALDA_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")):
         pytest.skip("no Chromium found: install one, or name it in PALDA_CHROMIUM")
-    monkeypatch.setattr("palda.cli.commands.demo.N_DOCS", 45)
+    monkeypatch.setattr("palda.cli.commands.demo.N_DOCS", DEMO_TEXTS)
     script = tmp_path / "report.py"
     script.write_text((ROOT / "docs" / "pictures" / "report.py").read_text())
     runpy.run_path(str(script), run_name="__main__")
