@@ -214,6 +214,8 @@ def test_missing_files_are_reported_in_one_line(palda: Palda, world: World, tmp_
     assert "give the file with the votes" in palda("fit", world.documents, *target).error_line
     assert "give the documents as well" in palda("fit", world.votes, *target).error_line
     assert "only one of the files" in palda("fit", "-", "-", *target).error_line
+    (tmp_path / "x.arff").write_text("@relation x\n@attribute a numeric\n@attribute c {0,1}\n@data\n1.5,1\n0.5,0\n")
+    assert "contains no votes" in palda("fit", tmp_path / "x.arff", "--classes", "c", *target).error_line
 
 
 def test_existing_files_are_overwritten_only_with_force(palda: Palda, world: World, tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from palda.cli import main
-from palda.cli.commands.reproduce import run_experiment
+from palda.cli import main, run_experiment
 from palda.errors import PaldaError
 from palda.paper import Cell, Store
 from palda.paper.experiments import EXPERIMENTS, RunOptions

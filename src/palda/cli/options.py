@@ -270,7 +270,7 @@ def read_options(
     ] = DuplicateVotes.ERROR,
     encoding: Encoding = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """How files are read: the arguments of ``palda.io.ReadOptions``."""
+    """How files are read: the options of ``palda.read``."""
     roles = tuple((role.strip(), name) for role, _, name in (pair.partition("=") for pair in column or []))
     for role, name in roles:
         if role not in _ROLES or not name:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from palda.report.documents import selected_documents
 from palda.report.inputs import ReportInputs, report_inputs
-from palda.report.page import render_report, write_report
+from palda.report.page import render_report, report_parts, write_report
 from palda.report.summaries import CrowdSummary, FitSummary, crowd_summary, fit_summary
 from palda.report.tables import (
     TableView,
@@ -34,8 +33,8 @@ __all__ = [
     "rate_table",
     "render_report",
     "report_inputs",
+    "report_parts",
     "score_table",
-    "selected_documents",
     "suggestion_table",
     "topic_table",
     "write_report",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from palda.estimators import PALDA, CrowdPALDA
     from palda.report.inputs import ReportInputs
 
-__all__ = ["render_report", "write_report"]
+__all__ = ["render_report", "report_parts", "write_report"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPT_DATA = (
@@ -126,7 +126,7 @@ def render_report(
     from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
     from markupsafe import Markup
 
-    parts = _parts(report_inputs(model, texts, votes, X, words))
+    parts = report_parts(report_inputs(model, texts, votes, X, words))
     script, style = ((_TEMPLATES / name).read_text(encoding="utf-8") for name in ("report.js", "report.css"))
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
@@ -147,8 +147,8 @@ def render_report(
     )
 
 
-def _parts(inputs: ReportInputs) -> dict[str, Any]:
-    """Everything that the page shows, as lists, dicts, texts and numbers."""
+def report_parts(inputs: ReportInputs) -> dict[str, Any]:
+    """Everything that the page shows, by section: lists, dicts, texts and numbers."""
     classes = class_rows(inputs)
     numbers = WordNumbers(inputs.words)
     parts = {
