@@ -20,7 +20,6 @@ from palda.errors import PaldaError
 from palda.io import catalog
 from palda.models.topics import (
     EMSettings,
-    OnlineSettings,
     TopicPlan,
     default_n_topics,
     labelled_shards,
@@ -63,7 +62,7 @@ def steps(train: Dataset, test: Dataset) -> None:
         ends.append(time.process_time())
         passes.append(step)
 
-    run_em(shards, start, replace(settings, max_iter=MOST_PASSES, tol=0.0, online=OnlineSettings()), watch)
+    run_em(shards, start, replace(settings, max_iter=MOST_PASSES, tol=0.0, online_seed=0), watch)
     for number, step in enumerate(passes, 1):
         taken = ends[number] - ends[0]
         bound = held_out_bound(cast("Params", step.params))

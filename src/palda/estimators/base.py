@@ -30,7 +30,6 @@ from palda.models.classifier import check_classifier
 from palda.models.crowd import CrowdSettings
 from palda.models.topics import (
     EMSettings,
-    OnlineSettings,
     TopicPlan,
     base_rate_log_odds,
     default_n_topics,
@@ -193,8 +192,8 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
             auto = self.n_topics == "auto"
             self.n_topics_ = default_n_topics(data.counts, n_classes) if auto else int(self.n_topics)
             *seeds, seed = draw_seeds(self.random_state, self.n_init + 1, stages)
-            online = OnlineSettings(seeds[0]) if self.algorithm == "online" else None
-            em = replace(settings, online=online)
+            online_seed = seeds[0] if self.algorithm == "online" else None
+            em = replace(settings, online_seed=online_seed)
             topics = TopicPlan(self.n_topics_, bool(self.smoothing), em, seeds, self._progress)
             if uses_base_rates:
                 chooses = isinstance(self.thresholds, str) or self.inference == "joint"

@@ -71,10 +71,6 @@ def _compiled() -> ModuleType:
         PaldaWarning,
         stacklevel=2,
     )
-    return _compiled_in_temporary_folder()
-
-
-def _compiled_in_temporary_folder() -> ModuleType:
     config: Any = import_module("numba.core.config")
     folder = tempfile.mkdtemp(prefix="palda-numba-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

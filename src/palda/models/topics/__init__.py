@@ -10,12 +10,7 @@ from palda.models.topics.cross_fitting import (
     fit_topics,
     start_params,
 )
-from palda.models.topics.dirichlet import (
-    MAX_CONCENTRATION,
-    MIN_CONCENTRATION,
-    fit_dirichlet,
-    fit_symmetric_dirichlet,
-)
+from palda.models.topics.dirichlet import MAX_CONCENTRATION, MIN_CONCENTRATION, fit_dirichlet, fit_symmetric_dirichlet
 from palda.models.topics.e_step import (
     EStepInputs,
     label_probs,
@@ -27,7 +22,7 @@ from palda.models.topics.e_step import (
 )
 from palda.models.topics.em import EMResult, EMSettings, run_em
 from palda.models.topics.m_step import implied_stats, update_params
-from palda.models.topics.online_em import OnlineSettings, cut_pieces
+from palda.models.topics.online_em import cut_pieces
 from palda.models.topics.parameters import (
     Params,
     StepInfo,
@@ -72,7 +67,6 @@ __all__ = [
     "EMResult",
     "EMSettings",
     "EStepInputs",
-    "OnlineSettings",
     "Params",
     "StepInfo",
     "SufficientStats",

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from palda.engine import Engine
     from palda.models.crowd import AnnotatorModel
-    from palda.models.topics.online_em import OnlineSettings
     from palda.models.topics.shards import DocumentShard
 
 __all__ = ["EMResult", "EMSettings", "run_em"]
@@ -38,7 +37,7 @@ class EMSettings:
     max_iter: int = 100
     tol: float = 1e-4
     pass_limits: PassLimits = _PASS_LIMITS
-    online: OnlineSettings | None = None  # None: batch EM
+    online_seed: int | None = None  # of the order of minibatches in online EM; None: batch EM
     stages: StageStore = NO_CHECKPOINT
 
 
@@ -92,7 +91,7 @@ def run_em(
     if finished:
         return result
     first_iteration, previous_bound, worst_fall, newton_converged = position
-    online = None if settings.online is None else OnlinePasses(shards, start, settings)
+    online = None if settings.online_seed is None else OnlinePasses(shards, start, settings)
     placed = settings.engine.place(shards) if online is None else shards
 
     for iteration in range(first_iteration, settings.max_iter + 1):
@@ -100,7 +99,8 @@ def run_em(
             stats = total_statistics(placed, params, settings)  # E-step
             bound = lower_bound(stats, params, settings.annotators)
             position = _Position(iteration, previous_bound, worst_fall, newton_converged)
-            stage.keep(partial(_record, _copy(result), params, position), finished=False)
+            before = replace(result, bounds=list(result.bounds))
+            stage.keep(partial(_record, before, params, position), finished=False)
         else:
             params, stats, bound, newton_converged = online.run_pass()  # E-steps and M-steps over minibatches
         change = (bound - previous_bound) / abs(bound) if np.isfinite(previous_bound) else np.inf
@@ -132,10 +132,6 @@ def run_em(
 
 
 # Checkpoints. A record of a run in progress holds the parameters of an iteration before it is added to the result.
-
-
-def _copy(result: EMResult) -> EMResult:
-    return replace(result, bounds=list(result.bounds))
 
 
 def _record(result: EMResult, params: Params | None = None, position: _Position | None = None) -> StageRecord:

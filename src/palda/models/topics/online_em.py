@@ -8,7 +8,7 @@ A pass ends with the M-step under the sum of all statistics it has read, which i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["OnlinePasses", "OnlineSettings", "cut_pieces"]
+__all__ = ["OnlinePasses", "cut_pieces"]
 
 _FIRST_STEP, _FORGETTING, _STEPS_PER_PASS, _LONG_PASSES = 0.5, 0.51, 48, 5
 """ρ of the first step, κ, the steps per pass, and the passes after which steps have shrunk by 2^-κ.
@@ -48,31 +48,21 @@ _PIECES_PER_STEP = 2  # at least, so that two cores are busy
 _MIN_DOCS = 12  # per piece
 
 
-@dataclass(frozen=True)
-class OnlineSettings:
-    """Step sizes of online EM, and the seed of the order in which minibatches are read."""
-
-    seed: int = 0
-    first_step: float = _FIRST_STEP  # ρ of step 1
-    forgetting: float = _FORGETTING  # κ
-    steps_per_pass: int = _STEPS_PER_PASS
-
-    def step_size(self, step: int) -> float:
-        """ρ of a step, counted from 1 (maths, eq. 56)."""
-        return float(self.first_step * (1.0 + (step - 1) / (_LONG_PASSES * self.steps_per_pass)) ** -self.forgetting)
+def _step_size(step: int) -> float:
+    """ρ of a step, counted from 1 (maths, eq. 56)."""
+    return float(_FIRST_STEP * (1.0 + (step - 1) / (_LONG_PASSES * _STEPS_PER_PASS)) ** -_FORGETTING)
 
 
 class OnlinePasses:
     """A run of online EM. Minibatches stay the same; their order is drawn in every pass."""
 
     def __init__(self, shards: Sequence[DocumentShard], start: Params, settings: EMSettings) -> None:
-        self.plan = settings.online or OnlineSettings()
         self.settings, self.params = settings, start
-        pieces = cut_pieces(shards, _PIECES_PER_STEP * self.plan.steps_per_pass)
-        self.rng = np.random.default_rng(self.plan.seed)
+        pieces = cut_pieces(shards, _PIECES_PER_STEP * _STEPS_PER_PASS)
+        self.rng = np.random.default_rng(settings.online_seed)
         self.n_docs = sum(len(piece.known) for piece in pieces)
         self.mean = implied_stats(start, self.n_docs, sum(float(piece.bags.counts.sum()) for piece in pieces))
-        n_minibatches = max(1, min(self.plan.steps_per_pass, len(pieces) // _PIECES_PER_STEP))
+        n_minibatches = max(1, min(_STEPS_PER_PASS, len(pieces) // _PIECES_PER_STEP))
         self.minibatches = [
             settings.engine.place([pieces[k] for k in chosen])
             for chosen in np.array_split(self.rng.permutation(len(pieces)), n_minibatches)
@@ -105,7 +95,7 @@ class OnlinePasses:
         """One step towards a minibatch; returns the minibatch's statistics and whether Newton's method converged."""
         self.n_steps += 1
         stats = total_statistics(self.minibatches[number], self.params, self.settings)
-        rho = self.plan.step_size(self.n_steps)
+        rho = _step_size(self.n_steps)
         mean = _moving_average(self.mean, stats, rho, rho * self.n_docs / max(stats.n_docs, 1))
         self.votes[number] = stats.n_docs, stats.vote_counts
         self.mean = replace(mean, n_docs=self.n_docs, vote_counts=self._vote_counts())

@@ -45,11 +45,6 @@ class Params:
     word_prior: float | None = None  # η; None when not smoothed
     annotators: AnnotatorBelief | None = None  # None without votes
 
-    @property
-    def smoothed(self) -> bool:
-        """Whether topics have a Dirichlet prior."""
-        return self.word_counts is not None
-
     @cached_property
     def word_weights(self) -> Array:
         """(words, topics): exp E[log β], which is β itself when not smoothed (maths, eq. 13)."""
