@@ -152,7 +152,7 @@ def shared_fits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.guide
 @pytest.mark.filterwarnings("ignore:EM did not converge")
 @pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=lambda p: p.name)
-def test_the_snippets_of_a_page_run_from_top_to_bottom(
+def test_snippets_of_a_page_run_in_order(
     page: Path,
     user_files: Path,
     shared_fits: None,

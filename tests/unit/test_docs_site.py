@@ -1,4 +1,4 @@
-"""The site builds without a warning, asks for nothing from anywhere, and describes every public name."""
+"""The site builds without warnings, loads nothing from other hosts, and documents every public name."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ pytestmark = [
     pytest.mark.guide,
     pytest.mark.skipif(
         any(importlib.util.find_spec(name) is None for name in ("sphinx", "furo", "myst_parser")),
-        reason="the site needs its builder: pip install 'palda[docs]'",
+        reason="Sphinx is not installed: pip install 'palda[docs]'",
     ),
 ]
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-FETCHED = {"src", "srcset", "data", "poster"}
-ELSEWHERE = re.compile(r"^\s*(?:[a-z]+:)?//", re.IGNORECASE)
+LOADING_ATTRIBUTES = {"src", "srcset", "data", "poster"}
+OTHER_HOST = re.compile(r"^\s*(?:[a-z]+:)?//", re.IGNORECASE)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Fetches(HTMLParser):
-    """Addresses that a browser fetches by itself when it opens a page; links that people follow are not among them."""
+    """Addresses that a browser loads when it opens a page; links that people follow are not among them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Fetches(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         for name, value in attrs:
-            if value and (name in FETCHED or (tag == "link" and name == "href")):
+            if value and (name in LOADING_ATTRIBUTES or (tag == "link" and name == "href")):
                 self.found.append(value)
             if value and name == "style":
                 self.found += addresses_in_style(value)
@@ -62,35 +62,35 @@ class Fetches(HTMLParser):
 
 
 def addresses_in_style(style: str) -> list[str]:
-    """What a style sheet fetches: fonts, pictures and other style sheets."""
+    """Addresses that a style sheet loads: fonts, pictures and other style sheets."""
     return re.findall(r"url\(\s*['\"]?([^'\")]+)", style) + re.findall(r"@import\s+['\"]([^'\"]+)", style)
 
 
-def test_pages_fetch_nothing_from_elsewhere(site: Path) -> None:
+def test_pages_load_nothing_from_other_hosts(site: Path) -> None:
     pages, styles = sorted(site.rglob("*.html")), sorted(site.rglob("*.css"))
     assert {"index.html", "maths.html", "results.html"} <= {page.name for page in pages}
     fetched = {}
     for page in pages:
         reader = Fetches()
         reader.feed(page.read_text())
-        fetched[page.name] = [address for address in reader.found if ELSEWHERE.match(address)]
+        fetched[page.name] = [address for address in reader.found if OTHER_HOST.match(address)]
         assert any(address.endswith("_static/site.css") or "site.css?" in address for address in reader.found)
     for style in styles:
-        fetched[style.name] = [found for found in addresses_in_style(style.read_text()) if ELSEWHERE.match(found)]
+        fetched[style.name] = [found for found in addresses_in_style(style.read_text()) if OTHER_HOST.match(found)]
     assert not {name: found for name, found in fetched.items() if found}
 
 
-def test_a_fetch_from_elsewhere_would_be_noticed() -> None:
+def test_loads_from_other_hosts_are_detected() -> None:
     reader = Fetches()
     reader.feed(
         '<script src="https://cdn.example/a.js"></script><link rel="stylesheet" href="//fonts.example/b.css">'
         '<style>@import "https://c.example/c.css"; p { background: url(http://d.example/d.png) }</style>'
         '<a href="https://example.org">a link</a>'
     )
-    assert len([address for address in reader.found if ELSEWHERE.match(address)]) == 4
+    assert len([address for address in reader.found if OTHER_HOST.match(address)]) == 4
 
 
-def test_every_public_name_has_its_entry(site: Path) -> None:
+def test_every_public_name_is_documented(site: Path) -> None:
     header, body = (site / "objects.inv").read_bytes().split(b"zlib.\n", 1)
     assert b"version 2" in header
     entries = {line.split(" ", 1)[0] for line in zlib.decompress(body).decode().splitlines()}
@@ -99,12 +99,14 @@ def test_every_public_name_has_its_entry(site: Path) -> None:
     assert {"palda.CrowdPALDA.fit", "palda.PALDA.predict_proba", "palda.Votes.from_records"} <= entries
 
 
-def test_every_formula_is_drawn(site: Path) -> None:
+def test_every_formula_is_converted(site: Path) -> None:
     written = (DOCS / "maths.md").read_text()
-    drawn = (site / "maths.html").read_text()
+    converted = (site / "maths.html").read_text()
     numbers = re.findall(r"\\tag\{(\d+)\}", written)
     assert numbers
-    assert all(f'id="equation-{number}"' in drawn for number in numbers)
-    assert drawn.count('<math xmlns="http://www.w3.org/1998/Math/MathML" display="block"') == written.count("$$") // 2
-    assert "$$" not in drawn
-    assert "\\operatorname" not in drawn
+    assert all(f'id="equation-{number}"' in converted for number in numbers)
+    assert (
+        converted.count('<math xmlns="http://www.w3.org/1998/Math/MathML" display="block"') == written.count("$$") // 2
+    )
+    assert "$$" not in converted
+    assert "\\operatorname" not in converted

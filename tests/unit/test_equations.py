@@ -18,12 +18,12 @@ BARE = re.compile(rf"\b({NUMBERS})", re.IGNORECASE)
 
 
 def on_one_line(text: str) -> str:
-    """The text with line breaks, and the marks of comments that go on, made single spaces."""
+    """The text with line breaks, and comment marks at the start of lines, replaced by single spaces."""
     return re.sub(r"\s*\n\s*(?:#(?!#)\s*)?|\s+", " ", text)
 
 
 def numbers_in(citation: str) -> set[int]:
-    """Every number that "eq. 3", "eqs. 3-5" or "eqs. 3, 5 and 7-9" stands for."""
+    """Equation numbers in a citation such as "eq. 3", "eqs. 3-5" or "eqs. 3, 5 and 7-9"."""
     found: set[int] = set()
     for first, last in re.findall(r"(\d+)(?:(?:-|–| to )(\d+))?", citation):
         found.update(range(int(first), int(last or first) + 1))
@@ -43,7 +43,7 @@ def displays(page: str) -> list[str]:
 
 
 def tags(page: str) -> list[int]:
-    """Numbers of the equations, in the order of the page; a tag outside of a formula is none."""
+    """Numbers of the equations, in the order of the page; tags outside of formulas do not count."""
     return [int(number) for display in displays(page) for number in re.findall(r"\\tag\{(\d+)\}", display)]
 
 
@@ -68,24 +68,24 @@ def test_corrections_are_numbered_from_one_without_gaps(page: str) -> None:
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src")))
-def test_what_a_module_cites_exists(source: Path, page: str) -> None:
+def test_equations_and_corrections_cited_by_a_module_exist(source: Path, page: str) -> None:
     text = source.read_text(encoding="utf-8")
     assert cited_equations(text) <= set(tags(page))
     assert cited_corrections(text) <= set(corrections(page))
-    understood = len(CITED.findall(on_one_line(text)))
-    assert understood == len(re.findall(r"maths, eq", on_one_line(text))), "cite as 'maths, eq. 3' or 'maths, eqs. 3-5'"
+    n_parsed = len(CITED.findall(on_one_line(text)))
+    assert n_parsed == len(re.findall(r"maths, eq", on_one_line(text))), "cite as 'maths, eq. 3' or 'maths, eqs. 3-5'"
 
 
-def test_the_comments_of_the_reference_kernel_cite_equations_that_exist(page: str) -> None:
+def test_equations_cited_by_the_reference_kernel_exist(page: str) -> None:
     cited = cited_equations(REFERENCE.read_text(encoding="utf-8"), BARE)
     assert {8, 9, 10, 11, 12, 27, 28, 29, 31} <= cited <= set(tags(page))
 
 
-def test_the_page_refers_only_to_its_own_equations(page: str) -> None:
+def test_equations_cited_by_the_page_exist(page: str) -> None:
     assert cited_equations(page, BARE) <= set(tags(page))
 
 
-def test_formulas_hold_no_escape_that_markdown_eats(page: str) -> None:
+def test_formulas_have_no_escape_that_markdown_removes(page: str) -> None:
     assert re.findall(r"\\[^a-zA-Z]", page) == []  # write \cr, \lbrace and \Vert, not a backslash and a sign
 
 
@@ -102,10 +102,10 @@ def test_formulas_hold_no_escape_that_markdown_eats(page: str) -> None:
         ("phi = normalised(scores)  # eq. 8", set()),
     ],
 )
-def test_citations_are_read_in_every_form(text: str, cited: set[int]) -> None:
+def test_citations_are_parsed_in_every_form(text: str, cited: set[int]) -> None:
     assert cited_equations(text) == cited
 
 
-def test_gaps_repeats_and_tags_outside_of_formulas_are_seen() -> None:
+def test_gaps_repeats_and_tags_outside_of_formulas_are_detected() -> None:
     text = "$$\na\n\\tag{1}\n$$\n\nsee \\tag{2}\n\n$$\nb \\tag{3}\n$$\n\n$$\nc \\tag{3}\n$$\n"
     assert tags(text) == [1, 3, 3]
