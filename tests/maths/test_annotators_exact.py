@@ -1,4 +1,4 @@
-"""Annotator models against brute force, the bound under alternating steps, and what simulation put in."""
+"""Annotator models against enumeration, the bound under alternating steps, and recovery of simulated rates."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def cell(model: CoinModel, annotator: int, label: int, state: int) -> tuple[int,
 @pytest.mark.parametrize("model", MODELS)
 @given(seed=st.integers(0, 10_000))
 @settings(deadline=None, derandomize=True, max_examples=20)
-def test_evidence_and_counts_are_sums_over_the_votes_that_exist(model: CoinModel, seed: int) -> None:
+def test_evidence_and_counts_are_sums_over_the_votes(model: CoinModel, seed: int) -> None:
     votes = random_votes(seed)
     rng = np.random.default_rng(seed)
     start = model.start(3, 2)
@@ -128,7 +128,7 @@ def test_the_bound_never_falls(model: CoinModel, behaviour: simulate.Behaviour) 
 
 @given(seed=st.integers(0, 10_000), n_annotators=st.integers(0, 30), alike=st.floats(1.0, 300.0))
 @settings(deadline=None, derandomize=True, max_examples=25)
-def test_the_pool_prior_is_the_maximum_inside_its_box(seed: int, n_annotators: int, alike: float) -> None:
+def test_the_pool_prior_is_the_maximum_within_its_limits(seed: int, n_annotators: int, alike: float) -> None:
     rng = np.random.default_rng(seed)
     rates = rng.beta(0.8 * alike, 0.2 * alike, n_annotators)
     n_votes = rng.integers(0, 60, n_annotators)
@@ -144,7 +144,7 @@ def test_the_pool_prior_is_the_maximum_inside_its_box(seed: int, n_annotators: i
     assert -pool._objective(found, counts)[0] <= best + 1e-6
 
 
-def test_slope_and_bend_of_the_pool_are_derivatives() -> None:
+def test_gradient_and_curvature_of_the_pool_are_derivatives() -> None:
     counts = np.random.default_rng(0).gamma(1.0, 10.0, (7, 1, 2))
     prior = np.array([[3.0, 1.2]])
     slope = pool._gradient(prior, counts)
@@ -168,7 +168,7 @@ def test_the_pool_prior_is_stronger_when_annotators_are_alike() -> None:
     assert strengths[0] < 2 * pool.MAX_PARAMETER
 
 
-def test_a_pool_without_votes_believes_what_is_imagined() -> None:
+def test_a_pool_without_votes_is_its_prior() -> None:
     for counts in (np.zeros((0, 1, 2)), np.zeros((20, 1, 2))):
         np.testing.assert_allclose(pool.fit_pool(counts, np.array([[40.0, 2.0]])), [pool.PSEUDO_ANNOTATOR], rtol=1e-4)
 
@@ -183,7 +183,7 @@ def test_three_annotators_and_six_classes_keep_a_modest_prior() -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_rates_are_recovered_and_intervals_cover_them(model: CoinModel) -> None:
-    """On known labels; where labels are guessed, intervals hold the guess for certain and cover somewhat less."""
+    """With known labels. With estimated labels, intervals ignore their uncertainty and cover somewhat less."""
     n_classes, n_docs, prevalence = 3, 900, 0.3
     behaviour: simulate.Behaviour = ("one_coin", "two_coin", "per_class")[MODELS.index(model)]  # type: ignore[assignment]
     covered = []
@@ -201,7 +201,7 @@ def test_rates_are_recovered_and_intervals_cover_them(model: CoinModel) -> None:
     assert 0.91 < np.mean(covered) < 0.99
 
 
-def test_rates_are_recovered_when_labels_are_guessed_too() -> None:
+def test_rates_are_recovered_when_labels_are_estimated_too() -> None:
     truth = (np.random.default_rng(5).random((1500, 4)) < 0.25).astype(int)
     votes, people = simulate.crowd(truth, "paper", seed=5, behaviour="two_coin", votes_per_doc=5)
     found = fit(TwoCoinModel(), votes).summary
@@ -225,7 +225,7 @@ def test_intervals_of_mixed_rates_are_those_of_sampling() -> None:
     np.testing.assert_allclose([found.informedness_low, found.informedness_high], ends, atol=0.04)
 
 
-def test_the_published_coin_says_the_log_odds_of_the_share_of_right_votes() -> None:
+def test_evidence_of_the_published_coin_is_the_log_odds_of_the_share_of_correct_votes() -> None:
     votes = random_votes(4, (30, 5, 3))
     label_probs = np.random.default_rng(4).random((30, 3))
     belief = PublishedCoin().update(PublishedCoin().count(votes, label_probs), PublishedCoin().start(5, 3))
@@ -238,7 +238,7 @@ def test_the_published_coin_says_the_log_odds_of_the_share_of_right_votes() -> N
     assert PublishedCoin().divergence(belief) == 0.0
 
 
-def test_the_published_coin_is_never_infinitely_right_and_keeps_who_has_no_votes() -> None:
+def test_the_published_coin_has_finite_log_odds_and_keeps_annotators_without_votes() -> None:
     coin = PublishedCoin()
     belief = coin.update(np.array([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0]]), coin.start(3, 1))
     rates = belief.posterior[:, 0] / belief.posterior.sum(axis=1)

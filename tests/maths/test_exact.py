@@ -1,4 +1,4 @@
-"""Tiny cases whose likelihood can be added up term by term: the bound is below it, and not by much."""
+"""Tiny cases whose likelihood can be enumerated: the bound is below it, and close."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from palda.models.topics import EMSettings, Params, StepInfo, cut_shards, label_
 Array = NDArray[np.float64]
 
 N_TOPICS, N_WORDS, N_ANNOTATORS = 2, 3, 3
-SETTLED = PassLimits(max_passes=300, tolerance=1e-9)
+CONVERGED = PassLimits(max_passes=300, tolerance=1e-9)
 INFERENCE = pytest.mark.parametrize("inference", ["joint", "mean_field"])
 
 
@@ -60,7 +60,7 @@ def make_case(seed: int, *, labels: str, voted: bool, smoothed: bool, lengths: t
 
 
 def coins(rates: Array) -> AnnotatorBelief:
-    """Annotators whose rates are certain."""
+    """Annotators with known rates."""
     return AnnotatorBelief(np.column_stack((rates, 1 - rates)), np.full(2, 0.5), np.full((len(rates), 2), np.nan))
 
 
@@ -71,7 +71,7 @@ def count_blocks(case: Case) -> sparse.csr_array:
 def settings_for(case: Case, inference: str, max_iter: int = 1) -> EMSettings:
     annotators = PublishedCoin() if case.votes is not None else None
     return EMSettings(
-        engine=Threads(1), annotators=annotators, inference=inference, max_iter=max_iter, tol=0.0, pass_limits=SETTLED
+        engine=Threads(1), annotators=annotators, inference=inference, max_iter=max_iter, tol=0.0, pass_limits=CONVERGED
     )
 
 
@@ -80,7 +80,7 @@ def bound_of(case: Case, inference: str) -> float:
     return run_em(shards, case.params, settings_for(case, inference)).bound
 
 
-# The exact likelihood, written without any of the code it judges.
+# The exact likelihood, written without the code under test.
 
 
 def log_dirichlet_multinomial(counts: Array, prior: Array) -> float:
@@ -94,7 +94,7 @@ def log_dirichlet_multinomial(counts: Array, prior: Array) -> float:
 
 
 def log_prob_labels(case: Case, d: int, labels: tuple[int, ...]) -> float:
-    """log p(λ) p(votes | λ); impossible if an observed label says otherwise."""
+    """log p(λ) p(votes | λ); -inf if it contradicts an observed label."""
     if any(seen >= 0 and seen != label for seen, label in zip(case.known[d], labels, strict=True)):
         return -np.inf
     prior = case.params.class_prior
@@ -148,7 +148,7 @@ def exact_log_likelihood(case: Case) -> float:
 
 
 def log_prob_words(params: Params, topics: NDArray[np.int64], words: NDArray[np.int64]) -> float:
-    """log p(w | z): β as it is, or integrated out over its prior, which all documents share."""
+    """log p(w | z): β is given, or integrated out over the prior that all documents share."""
     if params.word_prior is None:
         return float(np.log(params.topic_words[topics, words]).sum())
     table = np.zeros((N_TOPICS, N_WORDS))
@@ -222,15 +222,15 @@ def posterior_by_enumeration(case: Case) -> Array:
 
 
 @INFERENCE
-def test_a_vote_moves_the_log_odds_by_the_log_odds_of_its_annotator_and_silence_does_not(inference: str) -> None:
+def test_a_vote_moves_the_log_odds_by_the_log_odds_of_its_annotator_and_a_missing_vote_does_not(inference: str) -> None:
     rates = np.array([0.9, 0.6, 0.2])
     votes = Votes.from_array([[[1], [0], [1]], [[-1], [-1], [0]], [[-1], [-1], [-1]]])
     params = Params(np.ones((1, 2, 2)), np.full((2, 3), 1 / 3), np.array([0.3]), annotators=coins(rates))
     known = np.full((3, 1), -1, dtype=np.int8)
     shards = cut_shards(sparse.csr_array((3, 3)), known, votes)
     probs = label_probs(shards, params, EMSettings(engine=Threads(1), annotators=PublishedCoin(), inference=inference))
-    said = [logit(0.9) - logit(0.6) + logit(0.2), -logit(0.2), 0.0]
-    np.testing.assert_allclose(probs[:, 0], expit(logit(0.3) + np.array(said)), rtol=1e-13)
+    evidence = [logit(0.9) - logit(0.6) + logit(0.2), -logit(0.2), 0.0]
+    np.testing.assert_allclose(probs[:, 0], expit(logit(0.3) + np.array(evidence)), rtol=1e-13)
 
 
 @INFERENCE
@@ -266,8 +266,8 @@ def test_observed_labels_that_votes_contradict_still_count_as_observed(inference
 
 @pytest.mark.parametrize("kernel", ["compiled", "reference"])
 @pytest.mark.parametrize("labels", ["observed", "partly", "unknown"])
-def test_leaps_leave_the_bound_a_lower_bound(monkeypatch: pytest.MonkeyPatch, kernel: str, labels: str) -> None:
-    """Wherever leaps lead and whenever they are cut short, the last pass makes a q of it."""
+def test_extrapolation_keeps_the_bound_a_lower_bound(monkeypatch: pytest.MonkeyPatch, kernel: str, labels: str) -> None:
+    """The last pass gives a valid q wherever extrapolation leads and whenever it stops."""
     monkeypatch.setenv("PALDA_KERNEL", kernel)
     for seed, max_passes in product(range(8), (5, 6, 7, 30)):
         case = make_case(seed, labels=labels, voted=False, smoothed=False)
@@ -304,7 +304,7 @@ def test_on_average_each_larger_family_is_nearer_to_the_likelihood(labels: str) 
 
 
 def bound_with_tokens_joint_only(case: Case) -> float:
-    """Bound of q(λ) q(θ) q(u, z): a family between the published one and the one we ship, for comparison only."""
+    """Bound of q(λ) q(θ) q(u, z): a family between mean field and joint inference, for comparison only."""
     shard = cut_shards(count_blocks(case), case.known)[0]
     log_odds = np.tile(logit(case.params.class_prior), (len(case.known), 1))
     topics = Topics(case.params.topic_prior, case.params.word_weights)
@@ -338,7 +338,7 @@ def settled_with_tokens_joint_only(doc: reference.Document, prior: Array, n_pass
 
 
 def test_with_one_class_and_topics_that_share_no_word_joint_inference_is_exact() -> None:
-    """Then z is seen, and q(λ) q(θ | λ) holds the posterior; q(λ) q(θ) does not."""
+    """Then z is observed, and q(λ) q(θ | λ) contains the posterior; q(λ) q(θ) does not."""
     for seed in range(10):
         case = make_case(seed, labels="unknown", voted=True, smoothed=False)
         rng = np.random.default_rng(seed)

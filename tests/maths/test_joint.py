@@ -1,4 +1,4 @@
-"""Joint inference, q(λ) q(θ | λ) q(u, z): what it computes, and that it lies above the published mean field."""
+"""Joint inference, q(λ) q(θ | λ) q(u, z): its updates, and its bound above that of the published mean field."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def mean_field_solution(world: World, d: int) -> tuple[reference.Document, refer
 
 @LABELS
 def test_with_the_same_labels_and_topic_distributions_each_larger_family_has_the_higher_bound(labels: str) -> None:
-    """q(u) q(z) is a special case of q(u, z), and KL(q(θ_ij)) need only be paid when class i is in state j."""
+    """q(u) q(z) is a special case of q(u, z), and KL(q(θ_ij)) counts only when class i is in state j."""
     gains = []
     for seed in SEEDS:
         world = make_world(seed, labels, n_docs=1)
@@ -96,7 +96,7 @@ def test_with_the_same_labels_and_topic_distributions_each_larger_family_has_the
 
 @KERNELS
 @LABELS
-def test_one_joint_pass_from_the_mean_field_solution_is_no_step_back(kernel: object, labels: str) -> None:
+def test_one_joint_pass_from_the_mean_field_solution_does_not_lower_the_bound(kernel: object, labels: str) -> None:
     gains = []
     for seed in SEEDS:
         world = make_world(seed, labels, n_docs=1)
@@ -118,7 +118,7 @@ def test_no_pass_lowers_the_bound_of_any_document(kernel: object) -> None:
 
 
 @KERNELS
-def test_from_one_start_many_passes_are_one_pass_many_times(kernel: object) -> None:
+def test_many_passes_equal_one_pass_repeated(kernel: object) -> None:
     world = make_world(3)
     step_by_step, at_once = random_pair_counts(world), random_pair_counts(world)
     for _ in range(7):
@@ -129,17 +129,19 @@ def test_from_one_start_many_passes_are_one_pass_many_times(kernel: object) -> N
 
 
 @KERNELS
-def test_leaps_begin_with_the_fifth_pass_and_save_passes_at_no_loss(kernel: object) -> None:
-    plain, leaping, lost = 0, 0, []
+def test_extrapolation_begins_with_the_fifth_pass_and_saves_passes_at_no_loss(kernel: object) -> None:
+    plain, extrapolated, lost = 0, 0, []
     for seed in SEEDS:
         world = make_world(seed, "observed")
         for max_passes in (4, 5):
-            patient, hasty = (run(kernel, world, PassLimits(max_passes, 1e-6, leaps)) for leaps in (False, True))
-            assert np.array_equal(patient.bounds, hasty.bounds) == (max_passes == 4)
-        patient, hasty = (run(kernel, world, PassLimits(200, 1e-4, leaps)) for leaps in (False, True))
-        plain, leaping = plain + patient.n_passes, leaping + hasty.n_passes
-        lost.append((patient.bounds - hasty.bounds) / np.abs(patient.bounds))
-    assert leaping < 0.8 * plain
+            without, with_it = (
+                run(kernel, world, PassLimits(max_passes, 1e-6, extrapolate)) for extrapolate in (False, True)
+            )
+            assert np.array_equal(without.bounds, with_it.bounds) == (max_passes == 4)
+        without, with_it = (run(kernel, world, PassLimits(200, 1e-4, on)) for on in (False, True))
+        plain, extrapolated = plain + without.n_passes, extrapolated + with_it.n_passes
+        lost.append((without.bounds - with_it.bounds) / np.abs(without.bounds))
+    assert extrapolated < 0.8 * plain
     assert np.mean(lost) < 1e-5
 
 
@@ -147,7 +149,7 @@ def test_leaps_begin_with_the_fifth_pass_and_save_passes_at_no_loss(kernel: obje
 
 
 @KERNELS
-def test_a_pass_gives_labels_by_the_beta_functions_of_the_counts(kernel: object) -> None:
+def test_labels_follow_from_the_beta_functions_of_the_counts(kernel: object) -> None:
     world = make_world(1, "unknown")
     S, alpha = random_pair_counts(world), world.topics.prior
     said = log_beta(alpha + S[:, :, None, :]) - log_beta(alpha)
@@ -168,7 +170,7 @@ def test_a_pass_counts_each_block_by_the_probability_of_its_state(kernel: object
 
 
 @KERNELS
-def test_where_counts_have_settled_they_reproduce_themselves(kernel: object) -> None:
+def test_converged_counts_are_a_fixed_point(kernel: object) -> None:
     world = make_world(5)
     S = random_pair_counts(world)
     run(kernel, world, PassLimits(3000, 1e-12), S)
@@ -179,7 +181,7 @@ def test_where_counts_have_settled_they_reproduce_themselves(kernel: object) -> 
 
 @KERNELS
 def test_a_document_starts_with_its_topic_distributions_at_their_prior_means(kernel: object) -> None:
-    """The first S of a fresh document is that of θ = E[θ]; the first pass goes on from there."""
+    """The first S of a document is that of θ = E[θ]."""
     world = make_world(6)
     probs = np.where(world.labels.known >= 0, world.labels.known, expit(world.labels.log_odds))
     means = world.topics.prior / world.topics.prior.sum(axis=2, keepdims=True)
@@ -198,7 +200,7 @@ def test_a_document_starts_with_its_topic_distributions_at_their_prior_means(ker
 
 
 @KERNELS
-def test_words_do_not_move_labels_that_are_fixed(kernel: object) -> None:
+def test_words_do_not_change_fixed_labels(kernel: object) -> None:
     world = make_world(7, "unknown")
     fixed = world._replace(labels=world.labels._replace(fixed=True))
     np.testing.assert_allclose(run(kernel, fixed).label_probs, expit(world.labels.log_odds), rtol=1e-12)
@@ -206,7 +208,7 @@ def test_words_do_not_move_labels_that_are_fixed(kernel: object) -> None:
 
 
 @KERNELS
-def test_log_odds_beyond_doubt_are_as_good_as_an_observed_label(kernel: object) -> None:
+def test_extreme_log_odds_equal_an_observed_label(kernel: object) -> None:
     world = make_world(8, "observed")
     known = world.labels.known
     certain = Labels(np.full_like(known, -1), np.where(known == 1, 400.0, -400.0), fixed=True)
@@ -230,7 +232,7 @@ def test_without_words_labels_follow_the_log_odds_and_the_bound_is_exact(kernel:
 
 @KERNELS
 @pytest.mark.parametrize("weight", [0.0, MIN_WORD_WEIGHT])
-def test_a_word_no_topic_writes_is_as_good_as_absent(kernel: object, weight: float) -> None:
+def test_a_word_of_no_topic_is_ignored(kernel: object, weight: float) -> None:
     world = make_world(10)
     weights = world.topics.word_weights.copy()
     weights[0] = weight
@@ -246,7 +248,7 @@ def test_a_word_no_topic_writes_is_as_good_as_absent(kernel: object, weight: flo
 
 @KERNELS
 def test_the_rarest_word_of_the_most_unlikely_topic_still_counts(kernel: object) -> None:
-    """α at its floor and a weight just above the least make the smallest norm there is; nothing vanishes."""
+    """The smallest α and a weight just above the minimum give the smallest norm; it does not underflow."""
     prior = np.array([[[100.0, 5e-3], [100.0, 5e-3]]])
     weights = np.array([[1.0, 0.0], [0.0, 2 * MIN_WORD_WEIGHT]])
     bags = Bags(np.array([0, 2]), np.array([0, 1], dtype=np.int32), np.array([1e6, 1.0]))
@@ -258,7 +260,7 @@ def test_the_rarest_word_of_the_most_unlikely_topic_still_counts(kernel: object)
 
 
 @KERNELS
-def test_one_class_with_observed_labels_leaves_nothing_between_the_two_families(kernel: object) -> None:
+def test_with_one_class_and_observed_labels_both_families_are_equal(kernel: object) -> None:
     """With one class q(u) is certain, and with its label observed so is q(λ): both are plain LDA."""
     world = make_world(12, "observed")
     one = World(

@@ -118,7 +118,7 @@ def test_the_update_of_profiles_maximises_expected_log_likelihood_plus_log_prior
         assert objective(Profiles(weights / weights.sum(), rates)) < objective(best)
 
 
-def test_the_log_prior_is_that_of_scipy() -> None:
+def test_the_log_prior_equals_that_of_scipy() -> None:
     prior = ProfilePrior(np.array([0.3, 0.6]), strength=4.0, documents=2.0)
     profiles = Profiles(np.array([0.2, 0.8]), np.array([[0.5, 0.9], [0.1, 0.3]]))
     betas = stats.beta.logpdf(profiles.rates, 1 + 4.0 * prior.centre, 1 + 4.0 * (1 - prior.centre)).sum()

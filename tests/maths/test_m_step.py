@@ -1,4 +1,4 @@
-"""The M-step gives the parameters that maximise the bound, given what the E-step believes."""
+"""The M-step gives the parameters that maximise the bound under the posterior of the E-step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def stats_of(word_counts: np.ndarray) -> SufficientStats:
     return SufficientStats(word_counts, log_theta, blocks, np.array([3.0, 6.0]), np.zeros(0), 0.0, 10, 0, 0)
 
 
-def test_quality_is_the_expected_share_of_right_votes() -> None:
+def test_quality_is_the_expected_share_of_correct_votes() -> None:
     votes = Votes.from_array([[[1, 0], [-1, 1]], [[0, -1], [-1, -1]]], annotators=["a", "b"])
     label_probs = np.array([[0.9, 0.2], [0.4, 0.5]])
     coins = PublishedCoin()
@@ -29,25 +29,25 @@ def test_quality_is_the_expected_share_of_right_votes() -> None:
     np.testing.assert_allclose(found[:, 0] / found.sum(axis=1), [(0.9 + 0.8 + 0.6) / 3, 0.2], rtol=1e-14)
 
 
-def test_base_rates_are_the_mean_beliefs_inside_the_open_interval() -> None:
+def test_base_rates_are_mean_label_probabilities_within_limits() -> None:
     np.testing.assert_allclose(estimate_base_rates(np.array([3.0, 0.0, 10.0]), 10), [0.3, 1e-6, 1 - 1e-6], rtol=1e-12)
 
 
-def test_topics_are_their_own_shares_of_words_and_sum_to_one() -> None:
+def test_topics_are_normalised_word_counts() -> None:
     topics, _ = update_params(PARAMS, stats_of(WORD_COUNTS))
     np.testing.assert_allclose(topics.topic_words, (WORD_COUNTS / WORD_COUNTS.sum(axis=0)).T, rtol=1e-14)
     assert topics.word_counts is None
     assert topics.word_prior is None
 
 
-def test_a_topic_that_wrote_no_word_stays_as_it_was() -> None:
+def test_a_topic_without_words_keeps_its_distribution() -> None:
     counts = WORD_COUNTS.copy()
     counts[:, 1] = 0.0
     topics, _ = update_params(PARAMS, stats_of(counts))
     np.testing.assert_array_equal(topics.topic_words[1], PARAMS.topic_words[1])
 
 
-def test_smoothed_topics_are_the_counts_and_the_prior_they_were_made_with() -> None:
+def test_smoothed_topics_are_the_counts_plus_the_prior() -> None:
     smoothed = Params(PARAMS.topic_prior, PARAMS.topic_words, PARAMS.class_prior, np.ones((3, 5)), 0.25)
     topics, _ = update_params(smoothed, stats_of(WORD_COUNTS))
     assert topics.word_counts is not None
@@ -71,9 +71,9 @@ def test_the_word_prior_maximises_its_part_of_the_bound() -> None:
 
 
 @pytest.mark.parametrize("n_blocks", [0.0, 10.0])
-def test_a_state_that_no_document_was_in_keeps_its_topic_prior(n_blocks: float) -> None:
+def test_a_state_without_documents_keeps_its_topic_prior(n_blocks: float) -> None:
     stats = stats_of(WORD_COUNTS)
     stats.n_blocks[1, 1] = n_blocks
-    moved = update_params(PARAMS, stats)[0].topic_prior
-    assert np.array_equal(moved[1, 1], PARAMS.topic_prior[1, 1]) == (n_blocks == 0)
-    assert not np.array_equal(moved[0, 0], PARAMS.topic_prior[0, 0])
+    updated = update_params(PARAMS, stats)[0].topic_prior
+    assert np.array_equal(updated[1, 1], PARAMS.topic_prior[1, 1]) == (n_blocks == 0)
+    assert not np.array_equal(updated[0, 0], PARAMS.topic_prior[0, 0])

@@ -57,7 +57,7 @@ def crowd(profile: str, seed: int) -> tuple[Votes, SimulatedAnnotators]:
 
 @cache
 def crowd_fit(profile: str, seed: int) -> CrowdPALDA:
-    """The published model after a few rounds: enough for ρ, ξ and topics."""
+    """The published model after a few iterations: enough for ρ, ξ and topics."""
     model = CrowdPALDA.as_published(N_TOPICS, tol=3e-3, n_jobs=1, random_state=seed)
     return model.fit(documents(seed).corpus, crowd(profile, seed)[0])
 
@@ -126,7 +126,7 @@ def test_em_started_at_the_true_parameters_stays_near_them() -> None:
     assert matched_cosines(params.topic_words, simulated.topic_words).mean() > 0.95
 
 
-def test_the_first_rounds_raise_the_bound_clearly() -> None:
+def test_the_first_iterations_raise_the_bound_clearly() -> None:
     bounds = clean_fit(0).lower_bounds_
     growth = np.diff(bounds) / np.abs(bounds[1:])
     assert growth[0] > 0.01

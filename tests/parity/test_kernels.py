@@ -1,4 +1,4 @@
-"""Compiled code gives what readable NumPy gives, on anything that can be thrown at it."""
+"""Compiled kernels give the same numbers as the NumPy reference, on random inputs of many shapes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Inputs(NamedTuple):
     bags: Bags
     labels: Labels
     topics: Topics
-    stopping: PassLimits
+    limits: PassLimits
     beliefs: Beliefs
 
 
@@ -30,29 +30,29 @@ class JointInputs(NamedTuple):
     bags: Bags
     labels: Labels
     topics: Topics
-    stopping: PassLimits
+    limits: PassLimits
     pair_counts: Array
 
 
 @st.composite
 def inputs(draw: st.DrawFn) -> Inputs:
-    """Sizes and options from Hypothesis, which shrinks them; numbers from a seed, which it need not."""
-    rng, bags, labels, topics, stopping = draw(anything())
+    """Hypothesis draws sizes and options, which it can shrink; numbers come from a seed."""
+    rng, bags, labels, topics, limits = draw(anything())
     carried = draw(st.booleans())
     beliefs = random_beliefs(rng, bags, labels.known, topics, len(labels.known) if carried else 0)
     if carried and labels.fixed:  # labels that log-odds settle were settled before
         beliefs.label_probs[:] = reference.updated_labels(labels.known, labels.log_odds)
-    return Inputs(bags, labels, topics, stopping, beliefs)
+    return Inputs(bags, labels, topics, limits, beliefs)
 
 
 @st.composite
 def joint_inputs(draw: st.DrawFn) -> JointInputs:
-    """The same, with S carried or not: gamma-distributed, and now and then with zeros."""
-    rng, bags, labels, topics, stopping = draw(anything())
+    """The same for the joint kernel; S, if given, is gamma-distributed, with some zeros."""
+    rng, bags, labels, topics, limits = draw(anything())
     n_classes, _, n_topics = topics.prior.shape
     pair_counts = rng.gamma(1.0, 3.0, (len(labels.known) if draw(st.booleans()) else 0, n_classes, n_topics))
     pair_counts[rng.random(pair_counts.shape) < draw(st.sampled_from([0.0, 0.5]))] = 0.0
-    return JointInputs(bags, labels, topics, stopping, pair_counts)
+    return JointInputs(bags, labels, topics, limits, pair_counts)
 
 
 @st.composite
@@ -70,12 +70,12 @@ def anything(draw: st.DrawFn) -> tuple[np.random.Generator, Bags, Labels, Topics
     known[rng.random(known.shape) < unknown_share] = -1
     log_odds = rng.normal(size=known.shape) * draw(st.sampled_from([0.0, 1.0, 30.0, 1000.0]))
     labels = Labels(known, np.clip(log_odds, -1e3, 1e3), draw(st.booleans()))
-    stopping = PassLimits(draw(st.integers(1, 5)), -1.0)  # never settled: both make all passes
-    return rng, bags, labels, topics, stopping
+    limits = PassLimits(draw(st.integers(1, 5)), -1.0)  # never settled: both make all passes
+    return rng, bags, labels, topics, limits
 
 
 def random_bags(rng: np.random.Generator, n_docs: int, n_words: int, *, fractional: bool, most: int) -> Bags:
-    """Documents of 0 to all distinct words."""
+    """Documents with 0 to all distinct words."""
     words = [np.sort(rng.choice(n_words, rng.integers(0, n_words + 1), replace=False)) for _ in range(n_docs)]
     starts = np.concatenate(([0], np.cumsum([len(doc) for doc in words])))
     counts = rng.integers(1, most, starts[-1]).astype(np.float64)
@@ -106,7 +106,7 @@ def random_beliefs(
 
 
 def possible_blocks(known: NDArray[np.int8]) -> NDArray[np.bool_]:
-    """(docs, classes, 2): blocks of states that may be; the others keep their prior, and no kernel need look."""
+    """(docs, classes, 2): blocks of possible states; the others keep their prior."""
     return np.stack((known != 1, known != 0), axis=2)
 
 
@@ -115,7 +115,7 @@ def copied(beliefs: Beliefs) -> Beliefs:
 
 
 def assert_close(ours: Array, truth: Array, what: str) -> None:
-    """Relative to the truth, absolute where it is smaller than one word, one nat or certainty."""
+    """Relative error, absolute where the reference is below 1."""
     np.testing.assert_allclose(ours, truth, rtol=1e-10, atol=1e-10, err_msg=what)
 
 
@@ -126,7 +126,7 @@ def assert_same_result(ours: ShardResult, truth: ShardResult) -> None:
 
 
 def tokens_with_mass(bags: Bags, topics: Topics, n_docs: int) -> Array:
-    """(docs,): tokens that some topic writes."""
+    """(docs,): tokens whose word belongs to some topic."""
     doc = np.repeat(np.arange(n_docs), np.diff(bags.starts))
     with_mass = topics.word_weights.any(axis=1)[bags.words]
     return np.bincount(doc[with_mass], bags.counts[with_mass], minlength=n_docs)
@@ -159,7 +159,7 @@ def test_counts_of_topics_and_words_add_up_to_the_words_with_mass(given_inputs: 
 
 @settings(deadline=None, max_examples=50, derandomize=True)
 @given(inputs())
-def test_documents_add_to_their_priors_each_word_once(given_inputs: Inputs) -> None:
+def test_topic_counts_of_a_document_are_its_prior_plus_each_word_once(given_inputs: Inputs) -> None:
     bags, labels, topics, _, beliefs = given_inputs
     n_docs = len(labels.known)
     if not len(beliefs.topic_counts):
@@ -174,7 +174,7 @@ def test_documents_add_to_their_priors_each_word_once(given_inputs: Inputs) -> N
 
 @settings(deadline=None, max_examples=50, derandomize=True)
 @given(inputs())
-def test_beliefs_stay_probabilities_and_observed_labels_stay_as_observed(given_inputs: Inputs) -> None:
+def test_label_probabilities_are_in_range_and_observed_labels_are_kept(given_inputs: Inputs) -> None:
     known = given_inputs.labels.known
     result = compiled.mean_field(*given_inputs._replace(beliefs=copied(given_inputs.beliefs)))
     assert ((result.label_probs >= 0) & (result.label_probs <= 1)).all()
@@ -183,10 +183,10 @@ def test_beliefs_stay_probabilities_and_observed_labels_stay_as_observed(given_i
 
 @settings(deadline=None, max_examples=60, derandomize=True)
 @given(inputs())
-def test_kernels_agree_on_when_a_document_has_settled(given_inputs: Inputs) -> None:
-    patient = given_inputs._replace(stopping=PassLimits(40, 1e-3))
-    truth = reference.mean_field(*patient._replace(beliefs=copied(given_inputs.beliefs)))
-    result = compiled.mean_field(*patient._replace(beliefs=copied(given_inputs.beliefs)))
+def test_kernels_converge_after_the_same_number_of_passes(given_inputs: Inputs) -> None:
+    many_passes = given_inputs._replace(limits=PassLimits(40, 1e-3))
+    truth = reference.mean_field(*many_passes._replace(beliefs=copied(given_inputs.beliefs)))
+    result = compiled.mean_field(*many_passes._replace(beliefs=copied(given_inputs.beliefs)))
     assert (result.n_passes, result.n_unsettled) == (truth.n_passes, truth.n_unsettled)
 
 
@@ -203,22 +203,22 @@ def test_compiled_joint_equals_reference_joint(given_inputs: JointInputs) -> Non
 
 @settings(deadline=None, max_examples=100, derandomize=True)
 @given(joint_inputs())
-def test_joint_kernels_agree_on_when_a_document_has_settled(given_inputs: JointInputs) -> None:
-    patient = given_inputs._replace(stopping=PassLimits(40, 1e-3))
-    truth = reference.joint(*patient._replace(pair_counts=given_inputs.pair_counts.copy()))
-    result = compiled.joint(*patient._replace(pair_counts=given_inputs.pair_counts.copy()))
+def test_joint_kernels_converge_after_the_same_number_of_passes(given_inputs: JointInputs) -> None:
+    many_passes = given_inputs._replace(limits=PassLimits(40, 1e-3))
+    truth = reference.joint(*many_passes._replace(pair_counts=given_inputs.pair_counts.copy()))
+    result = compiled.joint(*many_passes._replace(pair_counts=given_inputs.pair_counts.copy()))
     assert (result.n_passes, result.n_unsettled) == (truth.n_passes, truth.n_unsettled)
 
 
 @settings(deadline=None, max_examples=200, derandomize=True)
 @given(joint_inputs(), st.integers(1, 15), st.sampled_from([1e-1, 1e-2, 1e-3]))
-def test_compiled_joint_equals_reference_joint_when_it_leaps(
+def test_compiled_joint_equals_reference_joint_with_extrapolation(
     given_inputs: JointInputs, max_passes: int, tolerance: float
 ) -> None:
-    leaping = given_inputs._replace(stopping=PassLimits(max_passes, tolerance, extrapolate=True))
+    extrapolating = given_inputs._replace(limits=PassLimits(max_passes, tolerance, extrapolate=True))
     theirs, ours = given_inputs.pair_counts.copy(), given_inputs.pair_counts.copy()
-    truth = reference.joint(*leaping._replace(pair_counts=theirs))
-    result = compiled.joint(*leaping._replace(pair_counts=ours))
+    truth = reference.joint(*extrapolating._replace(pair_counts=theirs))
+    result = compiled.joint(*extrapolating._replace(pair_counts=ours))
     assert result.n_passes <= max_passes * len(given_inputs.labels.known)
     assert_same_result(result, truth)
     assert_close(ours, theirs, "pair_counts")
@@ -232,10 +232,10 @@ def test_joint_statistics_add_up_to_the_tokens_with_mass_and_to_the_documents(gi
     per_word = np.bincount(bags.words, bags.counts, minlength=len(topics.word_weights))
     has_mass = topics.word_weights.any(axis=1)
     n_tokens = tokens_with_mass(bags, topics, n_docs)
-    leaping = PassLimits(9, 1e-3, extrapolate=True)
-    for kernel, stopping in product((reference, compiled), (given_inputs.stopping, leaping)):
+    extrapolating = PassLimits(9, 1e-3, extrapolate=True)
+    for kernel, limits in product((reference, compiled), (given_inputs.limits, extrapolating)):
         after = pair_counts.copy()
-        result = kernel.joint(*given_inputs._replace(pair_counts=after, stopping=stopping))
+        result = kernel.joint(*given_inputs._replace(pair_counts=after, limits=limits))
         np.testing.assert_allclose(result.word_counts.sum(axis=1), np.where(has_mass, per_word, 0.0), rtol=1e-12)
         np.testing.assert_allclose(result.topic_counts.sum(axis=1), n_tokens, rtol=1e-12)
         np.testing.assert_allclose(result.word_counts.sum(axis=0), result.topic_counts.sum(axis=0), rtol=1e-9)
@@ -247,7 +247,7 @@ def test_joint_statistics_add_up_to_the_tokens_with_mass_and_to_the_documents(gi
 
 @settings(deadline=None, max_examples=50, derandomize=True)
 @given(joint_inputs())
-def test_joint_beliefs_stay_probabilities_and_observed_labels_stay_as_observed(given_inputs: JointInputs) -> None:
+def test_joint_label_probabilities_are_in_range_and_observed_labels_are_kept(given_inputs: JointInputs) -> None:
     known = given_inputs.labels.known
     for kernel in (reference, compiled):
         probs = kernel.joint(*given_inputs._replace(pair_counts=given_inputs.pair_counts.copy())).label_probs
@@ -255,7 +255,9 @@ def test_joint_beliefs_stay_probabilities_and_observed_labels_stay_as_observed(g
         np.testing.assert_array_equal(probs[known >= 0], known[known >= 0])
 
 
-def test_the_variable_chooses_the_kernel_and_nonsense_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_palda_kernel_selects_the_kernel_and_an_unknown_value_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PALDA_KERNEL", "reference")
     assert active() is reference
     monkeypatch.setenv("PALDA_KERNEL", "compiled")

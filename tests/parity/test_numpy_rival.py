@@ -1,4 +1,4 @@
-"""The NumPy rival that benchmarks run computes the published E-step, so that its time means something."""
+"""The NumPy code that benchmarks compare with computes the published E-step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def rivals() -> dict[str, Any]:
 
 
 def tiny_corpus(rng: np.random.Generator) -> Bags:
-    """Documents of 1 to all distinct words."""
+    """Documents with 1 to all distinct words."""
     words = [np.sort(rng.choice(N_WORDS, rng.integers(1, N_WORDS + 1), replace=False)) for _ in range(N_DOCS)]
     starts = np.concatenate(([0], np.cumsum([len(doc) for doc in words])))
     counts = rng.integers(1, 5, starts[-1]).astype(np.float64)
@@ -29,7 +29,7 @@ def tiny_corpus(rng: np.random.Generator) -> Bags:
 
 @pytest.mark.parametrize("layout", ["padded_batches", "flat_batches"])
 @pytest.mark.parametrize("docs_per_batch", [1, 3, 100])
-def test_ten_passes_give_what_the_reference_gives(rivals: dict[str, Any], layout: str, docs_per_batch: int) -> None:
+def test_ten_passes_equal_those_of_the_reference(rivals: dict[str, Any], layout: str, docs_per_batch: int) -> None:
     rng = np.random.default_rng(5)
     bags = tiny_corpus(rng)
     known = rng.integers(0, 2, (N_DOCS, N_CLASSES)).astype(np.int8)

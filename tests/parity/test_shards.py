@@ -1,4 +1,4 @@
-"""However the documents are cut and whoever works on them, the parameters come out the same."""
+"""Parameters do not depend on the number of shards or threads."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_one_two_and_seven_shards_give_the_same_parameters(crowd: bool, smoothed
     for n_shards in (2, 7):
         params, probs, their_bounds = fitted(n_shards, 1, crowd=crowd, smoothed=smoothed, inference=inference)
         np.testing.assert_allclose(their_bounds, bounds, rtol=1e-9)
-        rtol = 1e-6 if crowd else 1e-9  # the pool's Newton steps end somewhere near the maximum
+        rtol = 1e-6 if crowd else 1e-9  # Newton's method of the pool ends near the maximum
         np.testing.assert_allclose(probs, consensus, rtol=rtol, atol=1e-12)
         for name, array in arrays_of(params).items():
             np.testing.assert_allclose(array, arrays_of(whole)[name], rtol=rtol, atol=1e-12, err_msg=name)
@@ -78,7 +78,7 @@ def test_one_and_two_threads_give_the_same_bits(crowd: bool, inference: str) -> 
         np.testing.assert_array_equal(array, arrays_of(alone)[name], err_msg=name)
 
 
-def test_every_document_is_in_one_shard_with_its_votes_and_in_order() -> None:
+def test_shards_contain_every_document_once_in_order_with_its_votes() -> None:
     shards = cut_shards(WORLD.corpus.counts, WORLD.labels, VOTES, 7)
     assert len(shards) == 7
     np.testing.assert_array_equal(np.concatenate([shard.known for shard in shards]), WORLD.labels)

@@ -1,4 +1,4 @@
-"""The kernels' polynomials against SciPy; multiply and add may be fused, so the last bit depends on the machine."""
+"""Special functions of the kernels against SciPy; the last bit depends on the machine, which may fuse operations."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_exp_is_right_to_two_units_in_the_last_place() -> None:
     np.testing.assert_allclose(over_array(special.exp, x), np.exp(x), rtol=5e-16, atol=0)
 
 
-def test_exp_of_what_is_too_small_is_zero_and_of_nothing_is_one() -> None:
+def test_exp_is_zero_below_its_range_and_one_at_zero() -> None:
     given = np.array([-np.inf, -1e300, -709.0, 0.0])
     np.testing.assert_array_equal(over_array(special.exp, given), [0.0, 0.0, 0.0, 1.0])
 
@@ -66,11 +66,11 @@ def test_exp_digamma_is_right_to_1e_12() -> None:
     np.testing.assert_allclose(over_array(special.exp_digamma, x), expected, rtol=1e-12, atol=0)
 
 
-def test_exp_digamma_of_what_is_too_small_is_zero() -> None:
+def test_exp_digamma_is_zero_below_its_range() -> None:
     np.testing.assert_array_equal(over_array(special.exp_digamma, np.array([1e-3, 1e-6, 1e-300])), 0.0)
 
 
-def test_exp_digamma_agrees_with_exp_of_digamma_on_the_whole_box_of_priors() -> None:
+def test_exp_digamma_agrees_with_exp_of_digamma_on_the_whole_range_of_priors() -> None:
     x = log_spaced(MIN_CONCENTRATION, MAX_CONCENTRATION)
     ours = over_array(special.exp_digamma, x)
     assert ours.min() > 1e-90

@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 
 
 def mean_log_likelihood(alpha: Array, mean_log: Array) -> float:
-    """What is maximised, for one row, a document."""
+    """The objective for one row, per document."""
     return float(gammaln(alpha.sum()) - gammaln(alpha).sum() + alpha @ mean_log)
 
 
@@ -23,7 +23,7 @@ def expected_log(alpha: Array) -> Array:
 
 @st.composite
 def problems(draw: st.DrawFn) -> tuple[Array, Array, Array]:
-    """Start, Σ E[log θ] and numbers of documents; means of logs that random Dirichlets of random sharpness gave."""
+    """Start, Σ E[log θ] of random Dirichlets, and numbers of documents."""
     n_rows, n_topics = draw(st.integers(1, 4)), draw(st.integers(2, 6))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     spread = draw(st.sampled_from([0.1, 1.0, 3.0, 6.0]))
@@ -36,7 +36,7 @@ def problems(draw: st.DrawFn) -> tuple[Array, Array, Array]:
 
 @settings(deadline=None, max_examples=150, derandomize=True)
 @given(problems())
-def test_the_gradient_vanishes_inside_the_box_and_points_outwards_on_its_edge(
+def test_the_gradient_vanishes_within_the_limits_and_points_outwards_at_them(
     problem: tuple[Array, Array, Array],
 ) -> None:
     start, log_theta, n_docs = problem
@@ -68,14 +68,14 @@ def test_no_neighbour_and_no_other_start_is_better(problem: tuple[Array, Array, 
             assert max(mean_log_likelihood(near, mean_log) for near in neighbours) <= best + 1e-10
 
 
-def test_expected_logarithms_of_a_dirichlet_give_its_parameters_back() -> None:
+def test_the_parameters_of_a_dirichlet_are_recovered_from_its_expected_logarithms() -> None:
     truth = np.array([[0.2, 1.0, 4.0], [9.0, 0.01, 0.5], [2.0, 2.0, 2.0]])
     alpha, converged = fit_dirichlet(np.ones_like(truth), 50.0 * expected_log(truth), np.full(3, 50.0))
     assert converged
     np.testing.assert_allclose(alpha, truth, rtol=1e-6)
 
 
-def test_samples_give_the_parameters_back() -> None:
+def test_parameters_are_recovered_from_samples() -> None:
     truth = np.array([0.3, 1.5, 5.0])
     logs = np.log(np.random.default_rng(1).dirichlet(truth, 20_000))
     alpha, _ = fit_dirichlet(np.ones((1, 3)), logs.sum(axis=0)[None, :], np.array([20_000.0]))
@@ -91,20 +91,20 @@ def test_a_row_without_documents_keeps_its_start_while_others_move() -> None:
     np.testing.assert_allclose(alpha[1], [3.0, 0.5], rtol=1e-6)
 
 
-def test_nobody_with_documents_leaves_everything_as_it_was() -> None:
+def test_without_documents_every_row_keeps_its_start() -> None:
     start = np.array([[0.7, 0.2]])
     alpha, converged = fit_dirichlet(start, np.zeros((1, 2)), np.zeros(1))
     assert converged
     np.testing.assert_array_equal(alpha, start)
 
 
-def test_one_topic_has_nothing_to_fit() -> None:
+def test_with_one_topic_the_start_is_kept() -> None:
     alpha, converged = fit_dirichlet(np.array([[0.4]]), np.array([[0.0]]), np.array([12.0]))
     assert converged
     assert alpha[0, 0] == 0.4
 
 
-def test_parameters_that_would_run_off_stop_at_the_edges_of_the_box() -> None:
+def test_parameters_without_a_finite_maximum_stop_at_the_limits() -> None:
     all_alike = expected_log(np.array([500.0, 500.0]))
     all_extreme = np.array([-1e6, -1e6])
     alpha, converged = fit_dirichlet(np.ones((2, 2)), np.stack((all_alike, all_extreme)), np.ones(2))
@@ -122,7 +122,7 @@ def symmetric_likelihood(eta: float, log_sum: float, n_rows: int, n_columns: int
 @given(
     st.floats(1e-4, 100.0), st.integers(1, 60), st.integers(2, 5000), st.floats(1e-4, 50.0), st.integers(0, 2**32 - 1)
 )
-def test_the_shared_word_prior_is_the_maximum_in_its_box(
+def test_the_shared_word_prior_is_the_maximum_within_its_limits(
     start: float, n_rows: int, n_columns: int, sharpness: float, seed: int
 ) -> None:
     counts = np.random.default_rng(seed).gamma(sharpness, 1.0, 50) + 1e-3
@@ -139,7 +139,7 @@ def test_the_shared_word_prior_is_the_maximum_in_its_box(
 
 @pytest.mark.parametrize("truth", [0.006, 0.1, 1.0, 70.0])
 @pytest.mark.parametrize("start", [1e-3, 0.1, 10.0])
-def test_a_symmetric_dirichlet_gives_its_parameter_back(truth: float, start: float) -> None:
+def test_the_parameter_of_a_symmetric_dirichlet_is_recovered(truth: float, start: float) -> None:
     n_rows, n_columns = 5, 300
     log_sum = n_rows * n_columns * float(digamma(truth) - digamma(n_columns * truth))
     eta, converged = fit_symmetric_dirichlet(start, log_sum, n_rows, n_columns)
@@ -147,10 +147,10 @@ def test_a_symmetric_dirichlet_gives_its_parameter_back(truth: float, start: flo
     assert eta == pytest.approx(truth, rel=1e-8)
 
 
-def test_the_word_prior_of_a_vocabulary_of_one_stays() -> None:
+def test_with_one_word_the_word_prior_keeps_its_start() -> None:
     assert fit_symmetric_dirichlet(0.3, -5.0, 4, 1) == (0.3, True)
 
 
 @pytest.mark.parametrize(("log_sum", "edge"), [(-1e12, MIN_CONCENTRATION), (0.0, MAX_CONCENTRATION)])
-def test_the_word_prior_stops_at_the_edges_of_its_box(log_sum: float, edge: float) -> None:
+def test_the_word_prior_stops_at_its_limits(log_sum: float, edge: float) -> None:
     assert fit_symmetric_dirichlet(0.3, log_sum, 4, 50) == (edge, True)

@@ -1,3 +1,5 @@
+"""Threads: order of results, concurrency, errors, and the number of threads."""
+
 from __future__ import annotations
 
 import os
@@ -22,7 +24,7 @@ def test_results_come_in_the_order_of_the_shards(n_jobs: int, n_shards: int) -> 
     assert list(Threads(n_jobs).map(slow_square, range(n_shards))) == [k * k for k in range(n_shards)]
 
 
-def test_shards_are_worked_on_at_the_same_time() -> None:
+def test_two_threads_process_shards_at_the_same_time() -> None:
     both = threading.Barrier(2, timeout=30)
 
     def meet(shard: int) -> int:
@@ -32,12 +34,12 @@ def test_shards_are_worked_on_at_the_same_time() -> None:
     assert list(Threads(2).map(meet, [1, 2])) == [1, 2]
 
 
-def test_one_thread_is_the_callers_own() -> None:
+def test_a_single_job_runs_in_the_thread_of_the_caller() -> None:
     here = threading.get_ident()
     assert list(Threads(1).map(lambda _: threading.get_ident(), range(3))) == [here] * 3
 
 
-def test_only_a_few_shards_are_taken_before_results_are_used() -> None:
+def test_at_most_two_shards_per_thread_are_read_ahead() -> None:
     taken = []
 
     class Watched(Sequence[int]):
@@ -57,7 +59,7 @@ def test_only_a_few_shards_are_taken_before_results_are_used() -> None:
 
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
-def test_the_first_failure_reaches_the_caller(n_jobs: int) -> None:
+def test_the_first_error_is_raised(n_jobs: int) -> None:
     def fail_at_four(shard: int) -> int:
         if shard == 4:
             raise ArithmeticError("shard 4")
@@ -67,24 +69,24 @@ def test_the_first_failure_reaches_the_caller(n_jobs: int) -> None:
         list(Threads(n_jobs).map(fail_at_four, range(40)))
 
 
-def test_numbers_of_jobs_count_as_in_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_n_jobs_counts_as_in_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)), raising=False)
     assert [resolve_n_jobs(n) for n in (None, 1, 3, 9, -1, -2, -9)] == [4, 1, 3, 9, 4, 3, 1]
 
 
-def test_zero_jobs_cannot_be_asked_for() -> None:
+def test_zero_jobs_are_refused() -> None:
     with pytest.raises(ValueError, match="n_jobs is 0"):
         resolve_n_jobs(0)
 
 
-def test_inside_somebody_elses_threads_one_thread_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_thread_is_used_inside_another_thread_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)), raising=False)
     resolved = Parallel(n_jobs=2, backend="threading")(delayed(resolve_n_jobs)(asked) for asked in (None, None, 2))
     assert resolved == [1, 1, 2]
     assert resolve_n_jobs(None) == 4
 
 
-def test_inside_somebody_elses_processes_one_thread_is_used() -> None:
+def test_one_thread_is_used_inside_another_process_pool() -> None:
     def resolve_on_four_cores(asked: int | None) -> int:
         from unittest import mock
 
