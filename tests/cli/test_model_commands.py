@@ -211,7 +211,7 @@ def test_dask_predicts_the_same_and_unknown_engines_are_refused(
     assert palda("predict", world.model, new, "--engine", "threats").code == 2
     with dask.config.set({"distributed.comm.timeouts.connect": "0.1s"}):
         answer = palda("predict", world.model, new, "--quiet", "--engine", "tcp://127.0.0.1:1")
-    assert "no Dask scheduler answers at tcp://127.0.0.1:1" in answer.error_line
+    assert "no Dask scheduler at tcp://127.0.0.1:1" in answer.error_line
 
 
 @pytest.mark.slow
