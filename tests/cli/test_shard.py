@@ -91,7 +91,7 @@ def folder(palda: Palda, world: World, tmp_path_factory: pytest.TempPathFactory)
 def test_a_model_fitted_to_the_folder_equals_that_of_its_files(
     folder: Path, palda: Palda, world: World, tmp_path: Path
 ) -> None:
-    result = palda("fit", folder, "-o", tmp_path / "m.palda", *QUICK)
+    result = palda("fit", folder, "-o", tmp_path / "m.palda", "--report", tmp_path / "fit.html", *QUICK)
     assert result.code == 0
     assert "3,000 by 50 annotators" in result.out
     found, expected = library.load(tmp_path / "m.palda"), library.load(world.model)
@@ -101,7 +101,8 @@ def test_a_model_fitted_to_the_folder_equals_that_of_its_files(
     np.testing.assert_array_equal(found.vocabulary_, expected.vocabulary_)
     np.testing.assert_array_equal(found.texts_, expected.texts_)
     assert found.votes_ == expected.votes_
-    assert palda("report", tmp_path / "m.palda", "-o", tmp_path / "r.html").code == 0
+    assert palda("report", tmp_path / "m.palda", "-o", tmp_path / "m.html").code == 0
+    assert (tmp_path / "m.html").read_text() == (tmp_path / "fit.html").read_text()
 
 
 def test_predictions_for_a_folder_equal_those_for_its_documents(
