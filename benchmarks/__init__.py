@@ -1,1 +1,1 @@
-"""Side-by-side ratios against peers, in one run on one machine; results are printed, not kept."""
+"""Comparisons with other software, in one run on one machine; results are printed, not stored."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks [name ...]``: run all benchmarks, or those named."""
+"""``python -m benchmarks [name ...]``: run the named benchmarks, or all short ones."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ LONG = (
     "online",
     "scale",
     "golden",
-)  # only when named
+)  # run only when named
 
 
 def main() -> None:
     names = sys.argv[1:] or NAMES
     if names[0] in ("gold", "scale", "golden"):
-        names = names[:1]  # what follows are its own parts
+        names = names[:1]  # the other arguments belong to it
     for name in names:
         if name not in NAMES + LONG:
             sys.exit(f"there is no benchmark {name!r}; choose from {', '.join(NAMES + LONG)}")

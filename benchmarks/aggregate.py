@@ -1,12 +1,12 @@
-"""Aggregation without texts: against crowd-kit, ten million votes, and what label-set profiles bring.
+"""Aggregation without texts: comparison with crowd-kit, ten million votes, and the effect of label-set profiles.
 
 1. 2,000 documents x 5 votes of 50 annotators x 10 classes against crowd-kit's ``BinaryRelevance(OneCoinDawidSkene)``,
-   both from a data frame. Target: 50 times faster, no less accurate. Theirs learns a skill an annotator and class, ours
-   a skill an annotator. Needs ``palda[baselines]``.
+   both from a data frame. Target: 50 times faster, no less accurate. crowd-kit learns one skill per annotator and
+   class, palda one skill per annotator. Needs ``palda[baselines]``.
 2. 10 million votes. Target: a peak below 2 GB for the whole process.
 3. Consensus micro-F1 on real label sets, ``n_profiles="auto"`` against 1, mean of five crowds with the paper's quality
-   profile. Needs the data sets (``PALDA_DATA``). Targets: with 2 and 5 votes a document yeast +.012, scene +.02, enron
-   +.005; with 1 and 2 votes never worse by more than .005.
+   profile. Needs the data sets (``PALDA_DATA``). Targets: with 2 and 5 votes per document yeast +.012, scene +.02,
+   enron +.005; with 1 and 2 votes never worse by more than .005.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from palda.data import Votes
 
-TRIALS = 5
+N_REPEATS = 5
 ANNOTATORS = ("one_coin", "two_coin")
 DATA_SETS = ("yeast", "scene", "enron", "reuters", "bibtex")
 VOTES_PER_DOC = (1, 2, 5)
@@ -42,8 +42,7 @@ _PEAK = """
 import resource
 import time
 import numpy as np
-from palda.aggregation import aggregate
-from palda.data import simulate
+from palda import aggregate, simulate
 rng = np.random.default_rng(0)
 sets = rng.beta(0.3, 0.7, (6, 10))
 truth = (rng.random((200_000, 10)) < sets[rng.integers(0, 6, 200_000)]).astype(np.int8)
@@ -61,7 +60,7 @@ def timed(job: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - start, result
 
 
-def against_crowd_kit() -> None:
+def compare_crowd_kit() -> None:
     from crowdkit.aggregation import BinaryRelevance, OneCoinDawidSkene
 
     rng = np.random.default_rng(0)
@@ -73,7 +72,7 @@ def against_crowd_kit() -> None:
     pairs = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pandas' deprecations
-        for _ in range(TRIALS):  # in turns, so that whatever else the machine does slows both
+        for _ in range(N_REPEATS):  # alternating, so that other load on the machine slows both
             our_seconds, found = timed(lambda: aggregate(ours, "one_coin", 1))
             their_seconds, sets = timed(lambda: BinaryRelevance(OneCoinDawidSkene(n_iter=100)).fit_predict(theirs))
             pairs.append(their_seconds / our_seconds)
@@ -92,7 +91,7 @@ def against_crowd_kit() -> None:
 
 
 def as_sets(votes: Votes) -> pd.DataFrame:
-    """A row a (document, annotator) with the list of classes named, as crowd-kit wants it."""
+    """One row per (document, annotator) with the list of classes, the input of crowd-kit."""
     frame = votes.to_frame().astype({"doc": str, "annotator": str, "label": str, "value": int})
     frame["label"] = frame["label"].where(frame["value"] == 1)
     sets = frame.groupby(["doc", "annotator"], sort=False)["label"].agg(lambda names: names.dropna().tolist())
@@ -105,13 +104,13 @@ def ten_million_votes() -> None:
     print(f"{n_votes:,.0f} votes: peak {gigabytes:.2f} GB, {seconds:.0f} s, {n_profiles:.0f} profiles", flush=True)
 
 
-def profiles_against_none() -> None:
+def compare_profiles() -> None:
     print("consensus micro-F1, 1 profile -> auto (profiles chosen)")
     for name in DATA_SETS:
         try:
             truth = catalog.load(name).train.Y
         except PaldaError as missing:
-            print(f"  {name}: left out ({missing})")
+            print(f"  {name}: skipped ({missing})")
             continue
         for votes_per_doc in VOTES_PER_DOC:
             for annotators in ANNOTATORS:
@@ -125,18 +124,18 @@ def gains(truth: np.ndarray, votes_per_doc: int, annotators: str) -> str:
     rows = []
     for seed in range(N_CROWDS):
         votes, _ = simulate.crowd(truth, "paper", seed=seed, votes_per_doc=votes_per_doc)
-        alone, together = (aggregate(votes, annotators, n) for n in (1, "auto"))
-        scores = [metrics.micro_f1(truth, found.consensus > 0.5) for found in (alone, together)]
-        rows.append((*scores, len(together.profiles.weights)))
+        single, multiple = (aggregate(votes, annotators, n) for n in (1, "auto"))
+        scores = [metrics.micro_f1(truth, found.consensus > 0.5) for found in (single, multiple)]
+        rows.append((*scores, len(multiple.profiles.weights)))
     before, after, chosen = np.array(rows).T
     numbers = ", ".join(f"{number:.0f}" for number in chosen)
     return f"{before.mean():.3f} -> {after.mean():.3f}, {(after - before).mean():+.4f} ({numbers})"
 
 
 def main() -> None:
-    against_crowd_kit()
+    compare_crowd_kit()
     ten_million_votes()
-    profiles_against_none()
+    compare_profiles()
 
 
 if __name__ == "__main__":

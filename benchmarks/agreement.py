@@ -1,4 +1,4 @@
-"""Seconds the agreement measures take on two million votes: ``python benchmarks/agreement.py``."""
+"""Run time of the agreement measures on two million votes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CROWDS = {
 def crowd(
     n_docs: int, n_classes: int, votes_per_doc: int, n_annotators: int, quality: float, prevalence: float
 ) -> Votes:
-    """Complete annotations of random label sets by annotators who are all equally good."""
+    """Complete annotations of random label sets by annotators of equal quality."""
     rng = np.random.default_rng(0)
     shape = (n_docs, votes_per_doc, n_classes)
     truth = rng.random((n_docs, 1, n_classes)) < prevalence
@@ -56,7 +56,7 @@ def main() -> None:
         for distance in ("masi", "jaccard"):
             result = timed(f"alpha of label sets, {distance}", label_set_alpha, votes, distance)
             print(f"             alpha {result.alpha:.6f}, standard error of sampling {result.standard_error:.1g}")
-        timed("who agrees with whom", annotator_pairs, votes)
+        timed("agreement of pairs of annotators", annotator_pairs, votes)
 
 
 if __name__ == "__main__":

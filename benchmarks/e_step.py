@@ -1,4 +1,4 @@
-"""The compiled mean-field E-step against its NumPy twin on Reuters: T=40, clean labels, ten passes a document.
+"""The compiled mean-field E-step against the NumPy reference on Reuters: T=40, gold labels, ten passes per document.
 
 Needs the public data sets in $PALDA_DATA. Target: at least 10 times faster.
 """
@@ -29,7 +29,7 @@ def main() -> None:
     try:
         train = catalog.load("reuters").train
     except PaldaError as missing:
-        print(f"left out: {missing}")
+        print(f"skipped: {missing}")
         return
     labels = train.Y.astype(np.float64)
     prior = estimate_base_rates(labels.sum(axis=0), len(labels))
@@ -49,7 +49,7 @@ def main() -> None:
 
     shards = cut_shards(train.X, train.Y)
     n_jobs = resolve_n_jobs(None)
-    run(compiled, n_jobs)  # compiles, or loads what was compiled
+    run(compiled, n_jobs)  # compile, or load the cache
     slow = run(reference, 1)
     for threads in sorted({1, n_jobs}):
         fast = run(compiled, threads)

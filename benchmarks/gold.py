@@ -1,11 +1,11 @@
-"""As good as gold: from the votes of simulated annotators to within a hair of what the true labels give.
+"""Quality of fits to simulated votes against fits to the true labels.
 
-``python -m benchmarks gold`` prints every table; names of parts print those alone, names of data sets narrow them:
-``python -m benchmarks gold table reuters scene``. Parts: ``table`` (test micro-F1 from votes and from the truth),
-``adversaries``, ``tenth`` (10% of Reuters), ``parts`` (which part earns what), ``votes`` (fewer votes a document),
-``sets`` (with and without label-set profiles), ``priors`` (label priors on clean labels), ``cost`` (against one
-logistic regression a class). Means over seeds of the simulated annotators; nothing is chosen on test documents. Needs
-the public data sets in $PALDA_DATA, the rivals of palda[baselines], and two or three hours for everything.
+``python -m benchmarks gold`` prints every table; arguments select parts and data sets:
+``python -m benchmarks gold table reuters scene``. Parts: ``table`` (test micro-F1 from votes and from gold labels),
+``adversaries``, ``tenth`` (10% of Reuters), ``parts`` (contribution of each part of the model), ``votes`` (fewer votes
+per document), ``sets`` (with and without label-set profiles), ``priors`` (label priors on gold labels), ``cost``
+(against one logistic regression per class). Means over seeds of the simulated annotators; nothing is chosen on test
+documents. Needs the public data sets in $PALDA_DATA, palda[baselines], and two or three hours for everything.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SEEDS = range(5)
 VOTES_PER_DOC = 5
 SETS = ("reuters", "scene", "yeast", "enron", "bibtex")
-TARGETS = {  # micro-F1 at ½, with chosen thresholds, and how much better the truth may be
+TARGETS = {  # micro-F1 at ½, with chosen thresholds, and allowed gap to gold labels
     "reuters": (0.935, 0.935, 0.005),
     "scene": (0.745, 0.75, 0.01),
     "yeast": (0.625, 0.655, 0.01),
@@ -42,7 +42,7 @@ TARGETS = {  # micro-F1 at ½, with chosen thresholds, and how much better the t
     "bibtex": (0.46, 0.485, 0.01),
 }
 HEADING = """\
-| data | from votes, at ½ / chosen | from the truth | Jaccard | ECE | log-likelihood / base rates | consensus | RMSE |
+| data | from votes, at ½ / chosen | from gold labels | Jaccard | ECE | log-likelihood / base rates | consensus | RMSE |
 |---|---|---|---|---|---|---|---|"""
 JACCARD_TARGETS = {"reuters": 0.881, "bibtex": 0.309, "enron": 0.430, "scene": 0.594, "yeast": 0.462}
 
@@ -58,14 +58,14 @@ class Case(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """What a model reaches on test documents, and its consensus on the training documents."""
+    """Measures on the test documents, and of the consensus on the training documents."""
 
     at_half: float
     chosen: float
     jaccard: float
     calibration_error: float
-    log_likelihood: float  # a label
-    base_log_likelihood: float  # the same, if base rates were predicted
+    log_likelihood: float  # per label
+    base_log_likelihood: float  # the same for base rates
     consensus: float
     seconds: float
 
@@ -82,7 +82,7 @@ def case_of(name: str, seed: int = 0) -> Case:
 def from_votes(
     case: Case, seed: int, votes_per_doc: int = VOTES_PER_DOC, profile: str = "paper", **settings: Any
 ) -> tuple[Scores, float]:
-    """Scores of a fit to simulated votes, and the annotators' RMSE in multiples of the oracle's."""
+    """Scores of a fit to simulated votes, and the annotator RMSE divided by that of the oracle."""
     votes, annotators = simulate.crowd(case.labels, profile, votes_per_doc=votes_per_doc, seed=seed)
     start = time.perf_counter()
     model = CrowdPALDA(random_state=seed, **settings).fit(case.words, votes)
@@ -92,7 +92,7 @@ def from_votes(
     return scores_of(case, model, model.consensus_, taken), found / oracle
 
 
-def from_truth(case: Case, seed: int, **settings: Any) -> Scores:
+def from_gold(case: Case, seed: int, **settings: Any) -> Scores:
     start = time.perf_counter()
     model = PALDA(random_state=seed, **settings).fit(case.words, case.labels)
     return scores_of(case, model, case.labels, time.perf_counter() - start)
@@ -134,19 +134,19 @@ def verdict(reached: bool) -> str:
 
 
 def table(names: list[str]) -> None:
-    """Test micro-F1 from votes, and from the truth with the same settings."""
+    """Test micro-F1 from votes, and from gold labels with the same settings."""
     rows = []
     for name in names or SETS:
         case = case_of(name)
         runs = [from_votes(case, seed) for seed in SEEDS]
         votes, ratio = mean(run[0] for run in runs), float(np.mean([run[1] for run in runs]))
-        truth = mean(from_truth(case, seed) for seed in SEEDS[:2])
+        truth = mean(from_gold(case, seed) for seed in SEEDS[:2])
         half, chosen, gap = TARGETS[name]
         print(f"{name}, from votes: {shown(votes)}; annotator RMSE {ratio:.2f} times the oracle's")
-        print(f"{name}, from the truth: {shown(truth)}")
+        print(f"{name}, from gold labels: {shown(truth)}")
         print(
             f"  at 1/2 {verdict(votes.at_half >= half)} ({half}), chosen {verdict(votes.chosen >= chosen)} ({chosen}); "
-            f"the truth is better by {truth.at_half - votes.at_half:.4f} and {truth.chosen - votes.chosen:.4f}: "
+            f"gold labels are better by {truth.at_half - votes.at_half:.4f} and {truth.chosen - votes.chosen:.4f}: "
             f"{verdict(max(truth.at_half - votes.at_half, truth.chosen - votes.chosen) <= gap)} ({gap}); Jaccard "
             f"{verdict(votes.jaccard > JACCARD_TARGETS[name])} ({JACCARD_TARGETS[name]})",
             flush=True,
@@ -160,7 +160,7 @@ def table(names: list[str]) -> None:
 
 
 def adversaries(names: list[str]) -> None:
-    """Ten of fifty annotators lie."""
+    """Ten of fifty annotators are malicious."""
     del names
     case = case_of("reuters")
     runs = [from_votes(case, seed, profile="adversarial") for seed in SEEDS]
@@ -182,7 +182,7 @@ def tenth(names: list[str]) -> None:
 
 
 def parts(names: list[str]) -> None:
-    """Which part earns what: label priors with and without profiles, and annotator models, one seed."""
+    """Contribution of each part: label priors with and without profiles, and annotator models, one seed."""
     for name in names or SETS:
         case = case_of(name)
         for settings in (
@@ -200,29 +200,29 @@ def parts(names: list[str]) -> None:
 
 
 def votes(names: list[str]) -> None:
-    """Fewer votes a document, against logistic regressions on the labels of the majority and of Dawid and Skene."""
+    """Fewer votes per document, against logistic regression on labels of majority vote and of Dawid and Skene."""
     for name in names or ("reuters", "enron"):
         case = case_of(name)
         for votes_per_doc in (1, 2, 3, 5, 10):
             ours = from_votes(case, 0, votes_per_doc)[0]
             given, _ = simulate.crowd(case.labels, "paper", votes_per_doc=votes_per_doc, seed=0)
-            rivals = []
+            baselines = []
             for rule in ("majority", "dawid_skene"):
                 model = OneVsRest(random_state=0).fit(case.words, aggregate_labels(given, rule).labels)
-                rivals.append(metrics.micro_f1(case.test_labels, model.predict_proba(case.test_words) >= 0.5))
+                baselines.append(metrics.micro_f1(case.test_labels, model.predict_proba(case.test_words) >= 0.5))
             print(
-                f"{name}, {votes_per_doc} votes: palda {shown(ours)}; majority {rivals[0]:.4f}, Dawid-Skene "
-                f"{rivals[1]:.4f}",
+                f"{name}, {votes_per_doc} votes: palda {shown(ours)}; majority {baselines[0]:.4f}, Dawid-Skene "
+                f"{baselines[1]:.4f}",
                 flush=True,
             )
 
 
 def sets(names: list[str]) -> None:
-    """Classes that come in sets: profiles against none, with words, few votes and more."""
+    """Label-set profiles against none, with words, for several numbers of votes."""
     for name in names or SETS:
         case = case_of(name)
         for votes_per_doc in (1, 2, 5):
-            together, alone = (
+            multiple, single = (
                 mean(
                     from_votes(case, seed, votes_per_doc, n_profiles=n)[0]
                     for seed in SEEDS[: 1 if is_slow(case) else 3]
@@ -230,9 +230,9 @@ def sets(names: list[str]) -> None:
                 for n in ("auto", 1)
             )
             print(
-                f"{name}, {votes_per_doc} votes: consensus {alone.consensus:.4f} -> {together.consensus:.4f}; test at "
-                f"1/2 {alone.at_half:.4f} -> {together.at_half:.4f}, chosen {alone.chosen:.4f} -> "
-                f"{together.chosen:.4f}",
+                f"{name}, {votes_per_doc} votes: consensus {single.consensus:.4f} -> {multiple.consensus:.4f}; test at "
+                f"1/2 {single.at_half:.4f} -> {multiple.at_half:.4f}, chosen {single.chosen:.4f} -> "
+                f"{multiple.chosen:.4f}",
                 flush=True,
             )
 
@@ -242,18 +242,18 @@ def is_slow(case: Case) -> bool:
 
 
 def priors(names: list[str]) -> None:
-    """Label priors on clean labels."""
+    """Label priors on gold labels."""
     for name in names or SETS[:4]:
         case = case_of(name)
         for kind in ("topics", "words", "stacked"):
-            print(f"{name}, true labels, {kind}: {shown(from_truth(case, 0, label_prior=kind))}", flush=True)
+            print(f"{name}, gold labels, {kind}: {shown(from_gold(case, 0, label_prior=kind))}", flush=True)
 
 
 def cost(names: list[str]) -> None:
-    """A whole crowd fit against scikit-learn's logistic regressions, one a class, penalty and fold, one thread each.
+    """A crowd fit against scikit-learn's logistic regression, one per class, penalty and fold, one thread each.
 
-    With the same folds and penalties, once: what choosing a penalty takes. And nested: what out-of-fold scores with a
-    chosen penalty take, which a crowd fit has several times over.
+    With the same folds and penalties, once: the cost of choosing a penalty. And nested: the cost of out-of-fold scores
+    with a chosen penalty, which a crowd fit computes several times.
     """
     for name in names or ("bibtex",):
         case = case_of(name)
@@ -274,7 +274,7 @@ def cost(names: list[str]) -> None:
 
 
 def regressions(words: Any, labels: Any) -> float:
-    """Seconds for a logistic regression of every class under every penalty."""
+    """Seconds for a logistic regression of every class with every penalty."""
     start = time.perf_counter()
     for penalty in ClassifierSettings().word_penalties:
         for column in labels.T:
@@ -295,7 +295,7 @@ def main(arguments: list[str] | None = None) -> None:
         try:
             part([name for name in chosen if name in SETS])
         except PaldaError as missing:
-            print(f"left out: {missing}")
+            print(f"skipped: {missing}")
 
 
 if __name__ == "__main__":

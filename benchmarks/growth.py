@@ -1,7 +1,7 @@
-"""How the cost of an EM iteration grows with documents, classes and topics.
+"""Growth of the cost of an EM iteration with documents, classes and topics.
 
-Simulated documents of 60 distinct words, clean labels. Targets: linear in documents, no worse than linear in classes
-and topics. About three minutes.
+Simulated documents with 60 distinct words each, gold labels. Targets: linear in documents, no worse than linear in
+classes and topics. About three minutes.
 """
 
 from __future__ import annotations
@@ -33,25 +33,24 @@ N_ROUNDS = 4
 def sixty_words(n_docs: int, n_classes: int, seed: int = 0) -> tuple[Counts, NDArray[np.int8]]:
     """Counts (32-bit) and labels: each document has 60 of 3,000 words, one out of each group of 50.
 
-    Every word of a document is chosen by a class that is present, and every class has its favourites in every group,
-    the same under every seed.
+    Every word is chosen by a present class. Every class prefers certain words in every group, the same for all seeds.
     """
     rng = np.random.default_rng(seed)
     labels = (rng.random((n_docs, n_classes)) < 1.5 / n_classes).astype(np.int8)
-    labels[np.arange(n_docs), rng.integers(n_classes, size=n_docs)] = 1  # nobody has no class
-    favourites = np.random.default_rng(0).integers(N_CHOICES, size=(n_classes, N_DISTINCT), dtype=np.int32)
+    labels[np.arange(n_docs), rng.integers(n_classes, size=n_docs)] = 1  # every document has a class
+    preferred = np.random.default_rng(0).integers(N_CHOICES, size=(n_classes, N_DISTINCT), dtype=np.int32)
     words = np.empty((n_docs, N_DISTINCT), dtype=np.int32)
-    for group in range(N_DISTINCT):  # a column at a time: what is needed besides the result stays small
-        speaker = np.argmax(labels * rng.random((n_docs, n_classes), dtype=np.float32), axis=1)
-        off = rng.geometric(0.2, n_docs) - 1
-        words[:, group] = group * N_CHOICES + (favourites[speaker, group] + off) % N_CHOICES
+    for group in range(N_DISTINCT):  # one column at a time keeps temporary arrays small
+        owner = np.argmax(labels * rng.random((n_docs, n_classes), dtype=np.float32), axis=1)
+        offset = rng.geometric(0.2, n_docs) - 1
+        words[:, group] = group * N_CHOICES + (preferred[owner, group] + offset) % N_CHOICES
     counts = rng.geometric(0.7, n_docs * N_DISTINCT).astype(np.int32)
     starts = np.arange(0, n_docs * N_DISTINCT + 1, N_DISTINCT, dtype=np.int32)
     return sparse.csr_array((counts, words.ravel(), starts), shape=(n_docs, N_DISTINCT * N_CHOICES)), labels
 
 
 def cost(n_docs: int, n_classes: int, n_topics: int) -> tuple[float, float]:
-    """Microseconds for a document and iteration, in the fastest of some, and passes over a document there."""
+    """Microseconds per document in the fastest iteration, and passes per document in that iteration."""
     counts, labels = sixty_words(n_docs, n_classes)
     guess = labels.astype(np.float64)
     prior = estimate_base_rates(guess.sum(axis=0), n_docs)
@@ -77,8 +76,8 @@ def exponent(sizes: Sequence[int], costs: ArrayLike) -> float:
 
 
 def main() -> None:
-    cost(200, 5, 10)  # compiles, or loads what was compiled
-    print("microseconds a document and iteration, 2 threads (passes over a document)")
+    cost(200, 5, 10)  # compile, or load the cache
+    print("microseconds per document and iteration, 2 threads (passes per document)")
     in_documents()
     in_classes_and_topics()
 
@@ -93,9 +92,11 @@ def in_documents() -> None:
 
 
 def in_classes_and_topics() -> None:
-    """A table, and powers both of an iteration and of a pass: how soon documents settle is not the kernel's doing."""
+    """Cost table and exponents, per iteration and per pass; the number of passes until convergence also varies."""
     print(
-        f"{USUAL_SIZE:,} documents" + "".join(f"{f'T={n_topics}':>16}" for n_topics in TOPICS) + "   power of T, a pass"
+        f"{USUAL_SIZE:,} documents"
+        + "".join(f"{f'T={n_topics}':>16}" for n_topics in TOPICS)
+        + "   power of T, per pass"
     )
     costs = np.zeros((len(CLASSES), len(TOPICS)))
     passes = np.zeros_like(costs)
@@ -105,7 +106,7 @@ def in_classes_and_topics() -> None:
         cells = "".join(f"{each:9.1f} {f'({n:.1f})':>6}" for each, n in zip(costs[row], passes[row], strict=True))
         powers = exponent(TOPICS, costs[row]), exponent(TOPICS, costs[row] / passes[row])
         print(f"  C={n_classes:<12}{cells}{powers[0]:12.2f}{powers[1]:8.2f}", flush=True)
-    for title, table in (("power of C", costs), ("a pass", costs / passes)):
+    for title, table in (("power of C", costs), ("per pass", costs / passes)):
         print(f"  {title:14}" + "".join(f"{exponent(CLASSES, column):16.2f}" for column in table.T))
     print("  (targets: at most 1)")
 

@@ -1,7 +1,7 @@
-"""The soft-label head against scikit-learn's logistic regression, class by class, on bibtex: 159 classes in five folds.
+"""The classifier of soft labels against scikit-learn's logistic regression on bibtex: 159 classes in five folds.
 
 Same tf-idf, folds and penalty, labels 1 and 0, one thread each, CPU seconds. scikit-learn stops at its default
-tolerance; the losses show who came closer to the minimum. Needs the public data sets in $PALDA_DATA. Target: faster
+tolerance; the losses show which is closer to the minimum. Needs the public data sets in $PALDA_DATA. Target: faster
 than scikit-learn's faster solver.
 """
 
@@ -41,26 +41,26 @@ def main() -> None:
     try:
         train = catalog.load("bibtex").train
     except PaldaError as missing:
-        print(f"left out: {missing}")
+        print(f"skipped: {missing}")
         return
     words = tf_idf(train.X, inverse_document_frequencies(train.X))
     labels = train.Y.astype(np.float64)
     folds = assign_folds(labels, N_FOLDS, seed=0)
-    ours, our_coef = all_at_once(words, labels, folds)
+    ours, our_coef = fit_together(words, labels, folds)
     our_loss = mean_loss(words, labels, folds, our_coef)
-    print(f"palda: {ours:.2f} s, loss {our_loss:.3f} a problem")
+    print(f"palda: {ours:.2f} s, loss {our_loss:.3f} per problem")
     for solver in ("lbfgs", "liblinear"):
-        theirs, coef = one_by_one(words, labels, folds, solver)
+        theirs, coef = fit_separately(words, labels, folds, solver)
         loss = mean_loss(words, labels, folds, coef)
         print(f"scikit-learn, {solver}: {theirs:.2f} s, loss {loss:.3f}; palda is {theirs / ours:.1f} times faster")
     start = time.process_time()
     first = fit_classifier(labels, counts=train.X)
     middle = time.process_time()
     fit_classifier(labels, counts=train.X, start=first)
-    print(f"whole head, penalties chosen: {middle - start:.1f} s; next round: {time.process_time() - middle:.1f} s")
+    print(f"whole classifier, penalties chosen: {middle - start:.1f} s; next fit: {time.process_time() - middle:.1f} s")
 
 
-def all_at_once(words: Any, labels: NDArray[np.float64], folds: NDArray[np.int64]) -> tuple[float, Any]:
+def fit_together(words: Any, labels: NDArray[np.float64], folds: NDArray[np.int64]) -> tuple[float, Any]:
     """Seconds, and coefficients (words + 1, folds, classes)."""
     n_classes = labels.shape[1]
     start = time.process_time()
@@ -74,7 +74,7 @@ def all_at_once(words: Any, labels: NDArray[np.float64], folds: NDArray[np.int64
     return time.process_time() - start, coef.reshape(-1, N_FOLDS, n_classes)
 
 
-def one_by_one(words: Any, labels: NDArray[np.float64], folds: NDArray[np.int64], solver: str) -> tuple[float, Any]:
+def fit_separately(words: Any, labels: NDArray[np.float64], folds: NDArray[np.int64], solver: str) -> tuple[float, Any]:
     coef = np.zeros((words.shape[1] + 1, N_FOLDS, labels.shape[1]))
     model = LogisticRegression(C=1.0 / PENALTY, solver=solver, max_iter=1000)
     start = time.process_time()
@@ -87,7 +87,7 @@ def one_by_one(words: Any, labels: NDArray[np.float64], folds: NDArray[np.int64]
 
 
 def mean_loss(words: Any, labels: NDArray[np.float64], folds: NDArray[np.int64], coef: NDArray[np.float64]) -> float:
-    """Mean over problems of what both minimise."""
+    """Mean over problems of the loss that both minimise."""
     total = 0.0
     for fold in range(N_FOLDS):
         scores = words[folds != fold] @ coef[:-1, fold] + coef[-1, fold]

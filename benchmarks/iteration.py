@@ -1,7 +1,7 @@
 """One EM iteration on Reuters against scikit-learn's batch LDA and the published updates in NumPy: C=10, T=40.
 
-Clean labels, the bound included, documents until counts move by less than 1e-3 of their total, at most 30 passes; early
-iterations and later ones. Targets: at most 1/12 of scikit-learn's iteration, at most 1/40 of ten passes in NumPy.
+Gold labels, including the bound; passes over a document until counts change by less than 1e-3 of their total, at most
+30; early and later iterations. Targets: at most 1/12 of scikit-learn's iteration, at most 1/40 of ten passes in NumPy.
 Needs the public data sets in $PALDA_DATA, and about five minutes.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.rivals import flat_batches, numpy_mean_field, padded_batches, sklearn_rounds
+from benchmarks.lda_peers import flat_batches, numpy_mean_field, padded_batches, sklearn_iterations
 from palda.engine import Threads
 from palda.errors import PaldaError
 from palda.io import catalog
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from benchmarks.rivals import Flat, Padded
+    from benchmarks.lda_peers import Flat, Padded
     from palda.data import Dataset
     from palda.models.topics import Params
 
     Array = NDArray[np.float64]
 
-N_TOPICS, N_ROUNDS, N_REPEATS = 40, 16, 3
-EARLY, LATE = slice(0, 5), slice(10, None)  # of the intervals between the ends of rounds
+N_TOPICS, N_ITERATIONS, N_REPEATS = 40, 16, 3
+EARLY, LATE = slice(0, 5), slice(10, None)  # of the intervals between the ends of iterations
 SKLEARN_TARGET, NUMPY_TARGET = 12, 40
 
 
@@ -42,25 +42,25 @@ def first(train: Dataset) -> Params:
     return first_params(train.X, prior, N_TOPICS, np.random.default_rng(0), smoothing=True, guess=labels)
 
 
-def our_rounds(train: Dataset, start: Params) -> Array:
+def palda_iterations(train: Dataset, start: Params) -> Array:
     """Seconds from the end of one E-step to the end of the next: M-step, E-step and bound."""
     settings = EMSettings(
-        inference="joint", max_iter=N_ROUNDS, tol=0.0, pass_limits=PassLimits(30, 1e-3), engine=Threads(2)
+        inference="joint", max_iter=N_ITERATIONS, tol=0.0, pass_limits=PassLimits(30, 1e-3), engine=Threads(2)
     )
     times: list[float] = []
     run_em(cut_shards(train.X, train.Y), start, settings, lambda _: times.append(time.perf_counter()))
     return np.diff(times)
 
 
-def numpy_rivals(train: Dataset, start: Params) -> dict[str, Callable[[], object]]:
-    """E-steps alone (an M-step is left to the rival), in either layout and batches of several sizes."""
+def numpy_jobs_of(train: Dataset, start: Params) -> dict[str, Callable[[], object]]:
+    """E-steps alone, in two layouts and batches of several sizes."""
     bags = bags_of(train.X)
     topics = Topics(start.topic_prior, start.word_weights)
     layouts: dict[str, Sequence[Padded | Flat]] = {}
     for size in (8, 32, 128):
-        layouts[f"padded, {size} documents a batch"] = padded_batches(bags, size)
+        layouts[f"padded, {size} documents per batch"] = padded_batches(bags, size)
     for size in (8, 32):
-        layouts[f"flat, {size} documents a batch"] = flat_batches(bags, size)
+        layouts[f"flat, {size} documents per batch"] = flat_batches(bags, size)
     return {name: partial(numpy_mean_field, batches, train.Y, topics, n_passes=10) for name, batches in layouts.items()}
 
 
@@ -74,18 +74,20 @@ def main() -> None:
     try:
         train = catalog.load("reuters").train
     except PaldaError as missing:
-        print(f"left out: {missing}")
+        print(f"skipped: {missing}")
         return
     start = first(train)
-    numpy_jobs = numpy_rivals(train, start)
-    our_rounds(train, start)  # compiles, or loads what was compiled
+    numpy_jobs = numpy_jobs_of(train, start)
+    palda_iterations(train, start)  # compile, or load the cache
     ours: list[Array] = []
     sklearn: dict[str, list[Array]] = {}
     by_numpy: dict[str, list[float]] = {}
-    for _ in range(N_REPEATS):  # side by side, in turn
+    for _ in range(N_REPEATS):  # alternating
         for n_jobs in (1, 2):
-            ours.append(our_rounds(train, start))
-            sklearn.setdefault(f"n_jobs={n_jobs}", []).append(sklearn_rounds(train.X, N_TOPICS, N_ROUNDS, n_jobs))
+            ours.append(palda_iterations(train, start))
+            sklearn.setdefault(f"n_jobs={n_jobs}", []).append(
+                sklearn_iterations(train.X, N_TOPICS, N_ITERATIONS, n_jobs)
+            )
         for name, job in numpy_jobs.items():
             by_numpy.setdefault(name, []).append(seconds(job))
     report(ours, sklearn, by_numpy)
@@ -96,7 +98,7 @@ def report(ours: list[Array], sklearn: dict[str, list[Array]], by_numpy: dict[st
         mine = typical(ours, part)
         print(f"{title} iterations, 2 threads: {mine:.3f} s")
         for name, rounds in sklearn.items():
-            print(f"  1/{typical(rounds, part) / mine:.1f} of scikit-learn's, {name} ({typical(rounds, part):.2f} s)")
+            print(f"  1/{typical(rounds, part) / mine:.1f} of scikit-learn, {name} ({typical(rounds, part):.2f} s)")
         for name, times in by_numpy.items():
             print(f"  1/{min(times) / mine:.1f} of NumPy, {name} ({min(times):.2f} s)")
         theirs = min(typical(rounds, part) for rounds in sklearn.values())
@@ -108,7 +110,7 @@ def report(ours: list[Array], sklearn: dict[str, list[Array]], by_numpy: dict[st
 
 
 def typical(runs: list[Array], part: slice) -> float:
-    """Mean of a part of the rounds, in the run that was least disturbed."""
+    """Mean over some iterations in the fastest run."""
     return float(min(rounds[part].mean() for rounds in runs))
 
 

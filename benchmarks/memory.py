@@ -1,7 +1,7 @@
 """Peak memory of fits to 100,000 documents of 60 distinct words: C=20, T=50, three iterations.
 
-With base rates, where there is a topic model and no more, and with the default label prior. Target: besides the
-interpreter with its imports, at most 3 times the counts plus 200 MB. Linux only.
+With base rates, which fit only a topic model, and with the default label prior. Target: in addition to the interpreter
+and imports, at most 3 times the counts plus 200 MB. Linux only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ counts, labels = sixty_words(int(sys.argv[2]), int(sys.argv[3]))
 sparse.save_npz(sys.argv[1] + "/counts.npz", counts, compressed=False)
 np.save(sys.argv[1] + "/labels.npy", labels)
 """
-# VmHWM, not getrusage's ru_maxrss: that one never falls below the peak of the process that started this one.
+# VmHWM, because getrusage's ru_maxrss includes the peak of the parent process.
 _FIT = """
 import sys, warnings
 from pathlib import Path
@@ -53,11 +53,11 @@ def run(program: str, *arguments: object) -> str:
 
 def main() -> None:
     if not _STATUS.exists():
-        print("left out: the peak memory of a process is read from /proc, which this system does not have")
+        print("skipped: this system has no /proc, which reports the peak memory of a process")
         return
     with tempfile.TemporaryDirectory() as folder:
         run(_WRITE, folder, 300, N_CLASSES)
-        run(_FIT, folder, 5, 1, "stacked")  # compiles, so that the runs that count do not
+        run(_FIT, folder, 5, 1, "stacked")  # compile before the measured runs
         run(_WRITE, folder, N_DOCS, N_CLASSES)
         for label_prior in ("base_rate", "stacked"):
             report(label_prior, run(_FIT, folder, N_TOPICS, N_ROUNDS, label_prior))
@@ -69,7 +69,7 @@ def report(label_prior: str, measured: str) -> None:
     print(
         f"{label_prior}: counts {size:.0f} MB; "
         f"after imports {imported:.0f} MB, with the data {loaded:.0f} MB, peak {peak:.0f} MB: "
-        f"{peak - imported:.0f} MB besides imports, {(peak - imported) / allowed:.2f} of the {allowed:.0f} MB allowed, "
+        f"{peak - imported:.0f} MB after imports, {(peak - imported) / allowed:.2f} of the {allowed:.0f} MB allowed, "
         f"{peak - loaded:.0f} MB of them on top of the data"
     )
 

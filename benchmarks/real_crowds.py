@@ -1,18 +1,17 @@
-"""Votes of real crowds, hidden and predicted: the text model against majority vote and aggregation without texts.
+"""Prediction of held-out votes of real crowds: CrowdPALDA against majority vote and aggregation without texts.
 
-A random fifth of the (document, annotator) rows is hidden. Each method learns from the other rows and gives a
-probability to every hidden vote. Target: CrowdPALDA has a better mean log-likelihood than majority vote and than one-
-coin and two-coin aggregation, on every crowd. Documents whose votes are all hidden stay, with their text alone, and
-annotators whose votes are all hidden are typical members of the pool.
+A random fifth of the (document, annotator) rows is held out. Each method learns from the other rows and predicts the
+probability of every held-out vote. Target: CrowdPALDA has a better mean log-likelihood than majority vote and than
+one-coin and two-coin aggregation, on every crowd. Documents whose votes are all held out are used with their text
+alone; annotators whose votes are all held out get the mean rates of the crowd.
 
-Majority vote is smoothed towards the class's rate, as strongly as predicts the seen votes best, each from the others.
-All other methods predict a vote from their consensus and the annotator's rates. Those of the target have the rates of
-their names; CrowdPALDA, whose consensus has two coins an annotator, gives votes by the annotator's rates in each class,
-which that consensus implies. Rows that are not part of the target have such rates without texts, and show what texts
-bring beyond a closer look at annotators.
+Majority vote is smoothed towards the rate of the class; the strength is chosen by leave-one-out on the training votes.
+All other methods predict a vote from their consensus and the annotator's rates. The methods of the target use the rates
+in their names. CrowdPALDA has a two-coin consensus and predicts votes by the per-class rates which that consensus
+implies. The other rows use such rates without texts, to separate the effect of texts from that of per-class rates.
 
 Needs ``crowd_so_emotions``, ``crowd_odre`` and ``crowd_appropriateness`` in $PALDA_DATA, each with ``docs.csv.gz`` (a
-column ``text``) and ``annotations.csv.gz`` (a column a class): ``python -m benchmarks real_crowds``.
+column ``text``) and ``annotations.csv.gz`` (one column per class): ``python -m benchmarks real_crowds``.
 """
 
 from __future__ import annotations
@@ -43,84 +42,86 @@ if TYPE_CHECKING:
 
 CROWDS = ("crowd_so_emotions", "crowd_odre", "crowd_appropriateness")
 SEEDS = range(3)
-HIDDEN = 0.2
-MIN_DOCS = 3  # texts that a word must be in
+HELD_OUT = 0.2
+MIN_DOCS = 3  # minimum number of documents per word
 N_TOPICS = 40
-STRENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # votes that the rate of a class counts for
+STRENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # weight of the class rate, in votes
 
 
 def read_crowd(name: str) -> tuple[Counts, Votes]:
     folder = Path(os.environ.get("PALDA_DATA", "")) / name
     if "PALDA_DATA" not in os.environ or not folder.is_dir():
-        raise PaldaError(f"{name} is not there; set PALDA_DATA to the folder that has {name}/ in it")
+        raise PaldaError(f"{name} was not found; set PALDA_DATA to the folder that contains {name}/")
     documents = cast("Documents", read_documents(folder / "docs.csv.gz", text="text"))
     votes = read_votes(folder / "annotations.csv.gz", documents)
     return TextWords(min_docs=MIN_DOCS).fit_transform(documents), votes
 
 
-def hide_rows(votes: Votes, seed: int) -> tuple[Votes, Votes]:
-    """Votes seen and votes hidden: all that an annotator said about a document, or nothing."""
+def split_votes(votes: Votes, seed: int) -> tuple[Votes, Votes]:
+    """Training votes and held-out votes; all votes of an annotator on a document are on the same side."""
     row_of_vote = votes.doc.astype(np.int64) * votes.n_annotators + votes.annotator
     rows, place = np.unique(row_of_vote, return_inverse=True)
-    chosen = np.random.default_rng(seed).permutation(len(rows)) < round(HIDDEN * len(rows))
+    chosen = np.random.default_rng(seed).permutation(len(rows)) < round(HELD_OUT * len(rows))
     return select_votes(votes, ~chosen[place]), select_votes(votes, chosen[place])
 
 
-def log_likelihoods(votes: Votes, says_yes: Array) -> Array:
+def log_likelihoods(votes: Votes, prob_yes: Array) -> Array:
     """(votes,): log-probability of each vote, given the probability that it is 1."""
-    probability = np.where(votes.value == 1, says_yes, 1.0 - says_yes)
+    probability = np.where(votes.value == 1, prob_yes, 1.0 - prob_yes)
     logs: Array = np.log(np.clip(probability, 1e-9, 1.0))
     return logs
 
 
-def majority(_: Counts, seen: Votes, hidden: Votes, __: int) -> Array:
-    """Share of yes among the other votes on a label, smoothed towards the rate of its class."""
-    yes, n_votes = np.zeros((2, seen.n_docs, seen.n_classes))
-    np.add.at(n_votes, (seen.doc, seen.label), 1.0)
-    np.add.at(yes, (seen.doc, seen.label), seen.value.astype(np.float64))
+def majority(_: Counts, training: Votes, held_out: Votes, __: int) -> Array:
+    """Share of yes among the training votes on a label, smoothed towards the rate of its class."""
+    yes, n_votes = np.zeros((2, training.n_docs, training.n_classes))
+    np.add.at(n_votes, (training.doc, training.label), 1.0)
+    np.add.at(yes, (training.doc, training.label), training.value.astype(np.float64))
     rates = yes.sum(axis=0) / np.maximum(n_votes.sum(axis=0), 1.0)
 
-    def without_itself(strength: float) -> float:
-        others = n_votes[seen.doc, seen.label] - 1.0
-        agreeing = yes[seen.doc, seen.label] - seen.value
-        return float(log_likelihoods(seen, (agreeing + strength * rates[seen.label]) / (others + strength)).sum())
+    def leave_one_out(strength: float) -> float:
+        others = n_votes[training.doc, training.label] - 1.0
+        agreeing = yes[training.doc, training.label] - training.value
+        return float(
+            log_likelihoods(training, (agreeing + strength * rates[training.label]) / (others + strength)).sum()
+        )
 
-    strength = max(STRENGTHS, key=without_itself)
+    strength = max(STRENGTHS, key=leave_one_out)
     share = (yes + strength * rates) / (n_votes + strength)
-    predicted = log_likelihoods(hidden, share[hidden.doc, hidden.label])
-    sums = np.bincount(hidden.doc, predicted, minlength=hidden.n_docs)
+    predicted = log_likelihoods(held_out, share[held_out.doc, held_out.label])
+    sums = np.bincount(held_out.doc, predicted, minlength=held_out.n_docs)
     return sums.astype(np.float64, copy=False)
 
 
-def from_consensus(consensus: Array, seen: Votes, hidden: Votes, annotators: str) -> Array:
-    """Hidden votes predicted from a consensus, and from the annotators' rates that it and the seen votes imply."""
+def from_consensus(consensus: Array, training: Votes, held_out: Votes, annotators: str) -> Array:
+    """Held-out votes predicted from a consensus and from the annotator rates that it and the training votes imply."""
     model = ANNOTATOR_MODELS[annotators]()
-    belief = model.update(model.count(seen, consensus), model.start(seen.n_annotators, seen.n_classes))
-    return votes_log_likelihood(hidden, consensus, belief)
+    belief = model.update(model.count(training, consensus), model.start(training.n_annotators, training.n_classes))
+    return votes_log_likelihood(held_out, consensus, belief)
 
 
 def without_texts(annotators: str, n_profiles: int | str, rates: str | None = None) -> Method:
-    def predict(_: Counts, seen: Votes, hidden: Votes, seed: int) -> Array:
-        found = aggregate(seen, annotators, n_profiles, random_state=seed)
-        return from_consensus(found.consensus, seen, hidden, rates or annotators)
+    def predict(_: Counts, training: Votes, held_out: Votes, seed: int) -> Array:
+        found = aggregate(training, annotators, n_profiles, random_state=seed)
+        return from_consensus(found.consensus, training, held_out, rates or annotators)
 
     return predict
 
 
 def with_texts(annotators: str) -> Method:
-    def predict(counts: Counts, seen: Votes, hidden: Votes, seed: int) -> Array:
-        model = CrowdPALDA(N_TOPICS, annotators=annotators, random_state=seed).fit(counts, seen)
-        return from_consensus(model.consensus_, seen, hidden, "per_class")
+    def predict(counts: Counts, training: Votes, held_out: Votes, seed: int) -> Array:
+        model = CrowdPALDA(N_TOPICS, annotators=annotators, random_state=seed).fit(counts, training)
+        return from_consensus(model.consensus_, training, held_out, "per_class")
 
     return predict
 
 
-RIVALS: Mapping[str, Method] = {
+BASELINES: Mapping[str, Method] = {
     "smoothed majority": majority,
     "one coin": without_texts("one_coin", 1),
     "two coins": without_texts("two_coin", 1),
 }
-ALSO: Mapping[str, Method] = {
+FURTHER: Mapping[str, Method] = {
     "two coins, rates by class": without_texts("two_coin", 1, "per_class"),
     "two coins, profiles": without_texts("two_coin", "auto"),
     "per class": without_texts("per_class", 1),
@@ -134,32 +135,35 @@ OURS: Mapping[str, Method] = {
 
 def measure(name: str) -> None:
     counts, votes = read_crowd(name)
-    splits = [hide_rows(votes, seed) for seed in SEEDS]
+    splits = [split_votes(votes, seed) for seed in SEEDS]
     print(
         f"{name}: {votes.n_docs:,} documents, {votes.n_annotators} annotators, {votes.n_classes} classes, "
-        f"{counts.shape[1]:,} words, {len(splits[0][1]):,} of {len(votes):,} votes hidden",
+        f"{counts.shape[1]:,} words, {len(splits[0][1]):,} of {len(votes):,} votes held out",
         flush=True,
     )
-    scores = {}  # method -> (seeds, documents): sums over hidden votes
-    for method, predict in {**RIVALS, **ALSO, **OURS}.items():
+    scores = {}  # method -> (seeds, documents): sums over held-out votes
+    for method, predict in {**BASELINES, **FURTHER, **OURS}.items():
         start = time.perf_counter()
         scores[method] = np.array(
-            [predict(counts, seen, hidden, seed) for seed, (seen, hidden) in zip(SEEDS, splits, strict=True)]
+            [
+                predict(counts, training, held_out, seed)
+                for seed, (training, held_out) in zip(SEEDS, splits, strict=True)
+            ]
         )
         taken = (time.perf_counter() - start) / len(SEEDS)
-        n_hidden = [len(hidden) for _, hidden in splits]
-        means = scores[method].sum(axis=1) / n_hidden
+        n_held_out = [len(held_out) for _, held_out in splits]
+        means = scores[method].sum(axis=1) / n_held_out
         each = ", ".join(f"{mean:.4f}" for mean in means)
-        print(f"  {method:26} {means.mean():.4f} ({each}; {taken:.0f} s a fit)", flush=True)
+        print(f"  {method:26} {means.mean():.4f} ({each}; {taken:.0f} s per fit)", flush=True)
     for ours in OURS:
-        for rival in RIVALS:
-            print(f"  {ours} against {rival}: {compared(scores[ours] - scores[rival], n_hidden)}", flush=True)
+        for baseline in BASELINES:
+            print(f"  {ours} against {baseline}: {compared(scores[ours] - scores[baseline], n_held_out)}", flush=True)
 
 
-def compared(gains: Array, n_hidden: list[int]) -> str:
-    """Mean gain a hidden vote over the seeds, with the standard error that documents give it within a seed."""
-    by_seed = gains.sum(axis=1) / n_hidden
-    errors = gains.std(axis=1) * np.sqrt(gains.shape[1]) / n_hidden
+def compared(gains: Array, n_held_out: list[int]) -> str:
+    """Mean gain per held-out vote over the seeds, and the standard error over documents within a seed."""
+    by_seed = gains.sum(axis=1) / n_held_out
+    errors = gains.std(axis=1) * np.sqrt(gains.shape[1]) / n_held_out
     verdict = "better" if by_seed.mean() > 0 else "NOT BETTER"
     return f"{by_seed.mean():+.4f}, standard error {errors.mean():.4f}: {verdict}"
 
@@ -170,7 +174,7 @@ def main() -> None:
         try:
             measure(name)
         except PaldaError as missing:
-            print(f"left out: {missing}")
+            print(f"skipped: {missing}")
 
 
 if __name__ == "__main__":

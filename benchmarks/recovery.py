@@ -1,4 +1,4 @@
-"""The published crowd model on data it wrote itself: annotators, class rates and topics found, five seeds a profile.
+"""Parameter recovery of the published crowd model on simulated data: annotators, class rates and topics, five seeds.
 
 3,000 documents, 6 classes, 12 topics, 600 words, 80 tokens and 5 votes each: ``python -m benchmarks recovery``.
 """
@@ -14,12 +14,12 @@ N_CLASSES, N_TOPICS = 6, 12
 
 
 def own_topics() -> np.ndarray:
-    """α in which every (class, state) speaks mostly through a topic of its own."""
-    mix = np.full((N_CLASSES, 2, N_TOPICS), 0.1 / N_TOPICS)
-    for place in range(N_CLASSES):
-        mix[place, 1, place] += 0.9
-        mix[place, 0, N_CLASSES + place] += 0.9
-    return 3.0 * mix
+    """α in which every class and state uses mainly a topic of its own."""
+    shares = np.full((N_CLASSES, 2, N_TOPICS), 0.1 / N_TOPICS)
+    for i in range(N_CLASSES):
+        shares[i, 1, i] += 0.9
+        shares[i, 0, N_CLASSES + i] += 0.9
+    return 3.0 * shares
 
 
 def topic_cosine(found: np.ndarray, true: np.ndarray) -> float:
@@ -33,8 +33,8 @@ def main() -> None:
     for profile in ("paper", "adversarial"):
         rows = []
         for seed in range(5):
-            story = {"topic_prior": own_topics(), "word_concentration": 0.02}
-            documents = simulate.documents(3000, N_CLASSES, N_TOPICS, 600, seed=seed, doc_length=80, **story)
+            parameters = {"topic_prior": own_topics(), "word_concentration": 0.02}
+            documents = simulate.documents(3000, N_CLASSES, N_TOPICS, 600, seed=seed, doc_length=80, **parameters)
             votes, annotators = simulate.crowd(documents, profile, seed=seed, votes_per_doc=5)
             model = CrowdPALDA.as_published(N_TOPICS, random_state=seed).fit(documents.corpus, votes)
             quality = model.annotator_quality_["quality"]
@@ -52,8 +52,8 @@ def main() -> None:
         print(
             f"{profile}: annotator RMSE {ours.mean():.4f}, {np.mean(ours / oracle):.2f} times the oracle's "
             f"({np.min(ours / oracle):.2f} to {np.max(ours / oracle):.2f}); class rates within {prior.max():.3f}; "
-            f"topics' cosine {cosine.mean():.3f} (lowest seed {cosine.min():.3f}); consensus micro-F1 {f1.mean():.3f}; "
-            f"{rounds.min():.0f} to {rounds.max():.0f} rounds",
+            f"topic cosine {cosine.mean():.3f} (lowest seed {cosine.min():.3f}); consensus micro-F1 {f1.mean():.3f}; "
+            f"{rounds.min():.0f} to {rounds.max():.0f} iterations",
             flush=True,
         )
 

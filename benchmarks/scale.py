@@ -1,9 +1,9 @@
-"""Fits from a folder of shards and on Dask: memory, and time for a document and iteration.
+"""Fits from a folder of shards and on Dask: memory, and time per document and iteration.
 
-Simulated documents of 60 distinct words, 20 classes, 3 annotators a document, each of whom judges every class. Targets
-for a million documents: less than 3 GB at the peak, and at most 1.3 times the time of the path through memory; for Dask
-with 2 workers and 200,000 documents: at most 1.3 times the time of 2 threads. ``folder``, ``dask`` and numbers of
-documents may be named: ``python -m benchmarks scale folder 10000 1000000``. Linux only.
+Simulated documents of 60 distinct words, 20 classes, 3 annotators per document who judge every class. Targets for a
+million documents: less than 3 GB at the peak, and at most 1.3 times the time of a fit in memory; for Dask with 2
+workers and 200,000 documents: at most 1.3 times the time of 2 threads. Arguments: ``folder``, ``dask`` and numbers of
+documents, for example ``python -m benchmarks scale folder 10000 1000000``. Linux only.
 """
 
 from __future__ import annotations
@@ -24,55 +24,48 @@ from palda.io.shards import Manifest, write_names, write_part
 SIZES, DASK_DOCS = (10_000, 100_000, 1_000_000), 200_000
 N_CLASSES, N_TOPICS, VOTES_PER_DOC = 20, 25, 3
 DOCS_PER_SHARD = 20_000
-N_ROUNDS, MANY, FEW_ROUNDS = 3, 500_000, 1  # of EM; a round of many documents takes minutes
+N_ITERATIONS, MANY_DOCS, FEW_ITERATIONS = 3, 500_000, 1  # of EM; an iteration over many documents takes minutes
 
-# Rounds of EM on words and votes together, from a folder or from what was read from it.
-_ROUNDS = """
+# EM iterations on words and votes, from a folder or from memory.
+_ITERATIONS = """
 import sys, time
 from pathlib import Path
 import numpy as np
 from dataclasses import replace
-from palda.annotators.two_coin import TwoCoinModel
-from palda.crowd import counted
 from palda import open_shards
-from palda.engine.threads import Threads
-from palda.fit import Settings, cut_shards, em
-from palda.inputs import first_guess
-from palda.model.start import first_params
-from palda.priors import base_rate
+from palda.engine import Dask, Threads
+from palda.models.crowd import TwoCoinModel, count_votes, initial_label_probs
+from palda.models.topics import EMSettings, cut_shards, estimate_base_rates, first_params, run_em
 
 def peak():
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1e6
 
 def main():
-    path, where, n_topics, n_rounds = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    path, where, n_topics, n_iter = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     folder = open_shards(path)
     counts, votes = folder.counts, folder.votes
     if where == "memory":
         counts, votes = counts[slice(None)], votes.take(slice(None))
     known = np.full((votes.n_docs, votes.n_classes), -1, dtype=np.int8)
-    guess = first_guess(votes, known)
+    guess = initial_label_probs(votes, known)
     model = TwoCoinModel()
     belief = model.start(votes.n_annotators, votes.n_classes)
-    belief = model.update(counted(model, votes, guess), belief)
-    prior = base_rate.update(guess.sum(axis=0), len(guess))
+    belief = model.update(count_votes(model, votes, guess), belief)
+    prior = estimate_base_rates(guess.sum(axis=0), len(guess))
     start = first_params(counts, prior, n_topics, np.random.default_rng(0), smoothing=True, guess=guess)
     start = replace(start, annotators=belief)
     shards = cut_shards(counts, known, votes)
     if where.startswith("dask"):
         from distributed import Client, LocalCluster
-        from palda.engine.dask import Dask
         cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
         engine = Dask(Client(cluster))
     else:
         engine = Threads(2)
     times = []
-    for _, info in em(shards, start, Settings(annotators=model, max_iter=n_rounds + 1, tol=0.0, engine=engine)):
-        times.append(time.perf_counter())
-        bound = info.bound
-    rounds = np.diff(times)
-    print(float(np.median(rounds)), peak(), bound)
+    settings = EMSettings(engine=engine, annotators=model, max_iter=n_iter + 1, tol=0.0)
+    result = run_em(shards, start, settings, lambda step: times.append(time.perf_counter()))
+    print(float(np.median(np.diff(times))), peak(), result.bounds[-1])
 
 if __name__ == "__main__":
     main()
@@ -95,7 +88,7 @@ print(time.perf_counter() - start, peak)
 
 def run(program: str, *arguments: object) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
-        script = Path(folder) / "run.py"  # workers of a cluster import it again
+        script = Path(folder) / "run.py"  # workers of a cluster import it too
         script.write_text(program)
         command = [sys.executable, str(script), *map(str, arguments)]
         return [
@@ -105,48 +98,50 @@ def run(program: str, *arguments: object) -> list[float]:
 
 
 def write_folder(path: Path, n_docs: int) -> None:
-    """A folder of simulated documents, drawn a shard at a time."""
+    """Write a folder of simulated documents, one shard at a time."""
     path.mkdir()
-    people = simulate.annotators("paper", n_classes=N_CLASSES, seed=0)
+    annotators = simulate.annotators("paper", n_classes=N_CLASSES, seed=0)
     classes = [f"class {number}" for number in range(N_CLASSES)]
     entries = []
     for number, first in enumerate(range(0, n_docs, DOCS_PER_SHARD)):
         size = min(DOCS_PER_SHARD, n_docs - first)
         counts, labels = sixty_words(size, N_CLASSES, seed=number)
         ids = [f"document {position}" for position in range(first, first + size)]
-        votes = simulate.votes(labels, people, seed=number, votes_per_doc=VOTES_PER_DOC, doc_ids=ids, classes=classes)
+        votes = simulate.votes(
+            labels, annotators, seed=number, votes_per_doc=VOTES_PER_DOC, doc_ids=ids, classes=classes
+        )
         corpus = Corpus.from_counts(counts.astype(np.float64), doc_ids=ids)
         entries.append(write_part(path, number, Dataset.of(corpus, votes)))
-    axes = {"vocabulary": corpus.vocabulary, "classes": votes.classes, "annotators": votes.annotators}
-    files = write_names(path, axes)
-    Manifest(n_docs, corpus.n_words, N_CLASSES, len(people), False, tuple(entries), files).write(path)
+    names = {"vocabulary": corpus.vocabulary, "classes": votes.classes, "annotators": votes.annotators}
+    files = write_names(path, names)
+    Manifest(n_docs, corpus.n_words, N_CLASSES, len(annotators), False, tuple(entries), files).write(path)
 
 
 def from_folders(sizes: list[int]) -> None:
     for n_docs in sizes:
-        n_rounds = N_ROUNDS if n_docs < MANY else FEW_ROUNDS
+        n_iter = N_ITERATIONS if n_docs < MANY_DOCS else FEW_ITERATIONS
         with tempfile.TemporaryDirectory() as place:
             path = Path(place) / "corpus"
             start = time.perf_counter()
             write_folder(path, n_docs)
             size = sum(file.stat().st_size for file in path.iterdir()) / 1e9
             print(f"{n_docs:,} documents: {size:.2f} GB on disk, simulated in {time.perf_counter() - start:.0f} s")
-            results = {where: run(_ROUNDS, path, where, N_TOPICS, n_rounds) for where in ("memory", "folder")}
+            results = {where: run(_ITERATIONS, path, where, N_TOPICS, n_iter) for where in ("memory", "folder")}
             for where, (seconds, peak, _) in results.items():
-                print(f"  {where}: {1e6 * seconds / n_docs:.0f} us a document and iteration, peak {peak:.2f} GB")
+                print(f"  {where}: {1e6 * seconds / n_docs:.0f} us per document and iteration, peak {peak:.2f} GB")
             ratio = results["folder"][0] / results["memory"][0]
             gap = abs(results["folder"][2] - results["memory"][2])
             print(f"  folder / memory {ratio:.2f} (target 1.3); bounds differ by {gap:g}", flush=True)
-            seconds, peak = run(_FIT, path, N_TOPICS, n_rounds, "base_rate")
-            print(f"  CrowdPALDA, base rates, rounds of EM {n_rounds}: {seconds:.0f} s, peak {peak:.2f} GB", flush=True)
+            seconds, peak = run(_FIT, path, N_TOPICS, n_iter, "base_rate")
+            print(f"  CrowdPALDA, base rates, {n_iter} EM iterations: {seconds:.0f} s, peak {peak:.2f} GB", flush=True)
 
 
 def on_dask(n_docs: int) -> None:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "corpus"
         write_folder(path, n_docs)
-        threads = run(_ROUNDS, path, "folder", N_TOPICS, N_ROUNDS)
-        dask = run(_ROUNDS, path, "dask", N_TOPICS, N_ROUNDS)
+        threads = run(_ITERATIONS, path, "folder", N_TOPICS, N_ITERATIONS)
+        dask = run(_ITERATIONS, path, "dask", N_TOPICS, N_ITERATIONS)
         print(
             f"{n_docs:,} documents, an iteration: 2 threads {threads[0]:.2f} s, Dask with 2 workers {dask[0]:.2f} s: "
             f"{dask[0] / threads[0]:.2f} times (target 1.3); bounds differ by {abs(dask[2] - threads[2]):g}"

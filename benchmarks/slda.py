@@ -1,7 +1,7 @@
-"""A whole fit with default settings on Reuters' clean labels against tomotopy's supervised LDA: time and micro-F1.
+"""A fit with default settings to the gold labels of Reuters against tomotopy's supervised LDA: time and micro-F1.
 
-tomotopy: T=40, one binary response a class, 200 sweeps, 2 workers in the fastest of its parallel schemes; labels are
-estimates of at least ½. Needs the public data sets in $PALDA_DATA, ``pip install 'palda[baselines]'``, and minutes.
+tomotopy: T=40, one binary response per class, 200 sweeps, 2 workers in the faster parallel scheme; labels are estimates
+of at least ½. Needs the public data sets in $PALDA_DATA, ``pip install 'palda[baselines]'``, and some minutes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from palda.data import Counts, Dataset
 
-N_TOPICS, N_SWEEPS, TRIAL_SWEEPS = 40, 200, 10
+N_TOPICS, N_SWEEPS, PROBE_SWEEPS = 40, 200, 10
 N_REPEATS = 2
 
 
 def as_words(counts: Counts) -> list[list[str]]:
-    """Every document as a list of words, each as often as it occurs."""
+    """Every document as a list of words, each repeated as often as it occurs."""
     return [
         [str(word) for word in np.repeat(counts.indices[start:stop], counts.data[start:stop])]
         for start, stop in zip(counts.indptr[:-1], counts.indptr[1:], strict=True)
@@ -42,12 +42,12 @@ def new_model(tomotopy: ModuleType, train: Dataset, seed: int) -> Any:
 
 
 def fastest_scheme(tomotopy: ModuleType, train: Dataset) -> Any:
-    """The parallel scheme whose first sweeps take least time; those the model does not know are passed over."""
+    """The parallel scheme with the fastest first sweeps, of those that the model supports."""
     times = {}
     for scheme in (tomotopy.ParallelScheme.COPY_MERGE, tomotopy.ParallelScheme.PARTITION):
         model = new_model(tomotopy, train, 0)
         try:
-            times[scheme] = train_seconds(model, TRIAL_SWEEPS, scheme)
+            times[scheme] = train_seconds(model, PROBE_SWEEPS, scheme)
         except RuntimeError:
             continue
     return min(times, key=lambda scheme: times[scheme])
@@ -59,7 +59,7 @@ def train_seconds(model: Any, n_sweeps: int, scheme: Any) -> float:
     return time.perf_counter() - start
 
 
-def their_f1(model: Any, test: Dataset) -> float:
+def slda_f1(model: Any, test: Dataset) -> float:
     documents = [model.make_doc(words) for words in as_words(test.X)]
     model.infer(documents)
     return float(metrics.micro_f1(test.Y, np.array(model.estimate(documents)) >= 0.5))
@@ -67,27 +67,27 @@ def their_f1(model: Any, test: Dataset) -> float:
 
 def main() -> None:
     warnings.simplefilter("ignore", ConvergenceWarning)
-    warnings.filterwarnings("ignore", "The training result may differ", RuntimeWarning)  # with 2 workers it may
+    warnings.filterwarnings("ignore", "The training result may differ", RuntimeWarning)  # expected with 2 workers
     try:
         import tomotopy
     except ImportError:
-        print("left out: tomotopy is not installed; pip install 'palda[baselines]'")
+        print("skipped: tomotopy is not installed; pip install 'palda[baselines]'")
         return
     try:
         train, test = catalog.load("reuters")
     except PaldaError as missing:
-        print(f"left out: {missing}")
+        print(f"skipped: {missing}")
         return
-    PALDA(max_iter=1, random_state=0).fit(train.X[:200], train.Y[:200])  # compiles, or loads what was compiled
+    PALDA(max_iter=1, random_state=0).fit(train.X[:200], train.Y[:200])  # compile, or load the cache
     scheme = fastest_scheme(tomotopy, train)
     ours, theirs = [], []
-    for seed in range(N_REPEATS):  # side by side, in turn
+    for seed in range(N_REPEATS):  # alternating
         model = PALDA(random_state=seed)
         start = time.perf_counter()
         model.fit(train.X, train.Y)
         ours.append((time.perf_counter() - start, model.score(test.X, test.Y)))
-        rival = new_model(tomotopy, train, seed + 1)
-        theirs.append((train_seconds(rival, N_SWEEPS, scheme), their_f1(rival, test)))
+        slda = new_model(tomotopy, train, seed + 1)
+        theirs.append((train_seconds(slda, N_SWEEPS, scheme), slda_f1(slda, test)))
     (seconds, _), (their_seconds, _) = np.min(ours, axis=0), np.min(theirs, axis=0)
     (_, f1), (_, their_score) = np.mean(ours, axis=0), np.mean(theirs, axis=0)
     print(

@@ -1,8 +1,8 @@
-"""How many votes ``suggest`` saves: votes on the labels it names against votes on labels drawn at random.
+"""Number of votes that ``suggest`` saves: votes on suggested labels against votes on random labels.
 
-A simulated newsroom starts with one annotator a document. Then votes are bought in batches, one at a time for a single
-(document, class), from simulated annotators who take turns; after each batch the crowd is fitted again. Printed: the
-consensus's micro-F1 against the hidden truth, and how many random votes reach what the suggested ones reached.
+A simulated newsroom starts with one annotator per document. Then votes on single (document, class) pairs are added in
+batches, from random simulated annotators, and the model is fitted again after each batch. Prints the micro-F1 of the
+consensus against the true labels, and how many suggested votes reach the micro-F1 of all random votes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SETTINGS: dict[str, Any] = {"n_topics": 12, "label_prior": "words", "tol": 1e-2,
 
 
 class Crowd:
-    """Votes so far, and annotators who can be asked for more."""
+    """The votes so far, and annotators for further votes."""
 
     def __init__(self, news: Any, seed: int) -> None:
         self.truth = news.labels
@@ -34,7 +34,7 @@ class Crowd:
         self.rng = np.random.default_rng(seed)
 
     def ask(self, doc: NDArray[np.int64], label: NDArray[np.int64]) -> None:
-        """One more vote on each pair, by somebody who has not voted on it."""
+        """Add one vote on each pair, by an annotator who has not voted on it."""
         taken = set(zip(self.votes.doc, self.votes.annotator, self.votes.label, strict=True))
         rows = []
         for d, i in zip(doc, label, strict=True):
@@ -80,9 +80,9 @@ def main() -> None:
         print(f"{step * BATCH:5d} more votes: random {pair[0]:.4f}, suggested {pair[1]:.4f}", flush=True)
     needed = next((step for step, f1 in enumerate(chosen) if f1 >= random[-1]), None)
     if needed is None:
-        print("NOT REACHED: suggested votes never did as well as all the random ones")
+        print("NOT REACHED: the suggested votes never reach the micro-F1 of all random votes")
         sys.exit(1)
-    print(f"{needed * BATCH} suggested votes do what {N_BATCHES * BATCH} random ones do")
+    print(f"{needed * BATCH} suggested votes reach the micro-F1 of {N_BATCHES * BATCH} random ones")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the topic model is measured against: the paper's mean-field updates in NumPy, and a clock for others' rounds."""
+"""Peers of the topic model: the paper's mean-field updates in NumPy, and timed iterations of scikit-learn's LDA."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Flat", "Padded", "Sums", "flat_batches", "numpy_mean_field", "padded_batches", "sklearn_rounds"]
+__all__ = ["Flat", "Padded", "Sums", "flat_batches", "numpy_mean_field", "padded_batches", "sklearn_iterations"]
 
 
 class Padded(NamedTuple):
-    """Documents of about equal length as rectangles: a short one is filled up with a word that occurs 0 times.
+    """Documents of similar length as rectangles, padded with a word that occurs 0 times.
 
-    Arrays are (docs, most words, ...), so that sums over classes, topics and words are stacked matrix products.
+    Arrays are (docs, max words, ...), so that sums over classes, topics and words are stacked matrix products.
     """
 
     docs: NDArray[np.intp]
@@ -33,7 +33,7 @@ class Padded(NamedTuple):
     counts: Array
 
     def spread(self, rows: Array) -> Array:
-        """What a document has, where its words find it."""
+        """Rows of documents, repeated for each of their words."""
         return rows
 
     def over_classes(self, delta: Array, expected: Array) -> Array:
@@ -55,7 +55,7 @@ class Padded(NamedTuple):
 
 
 class Flat(NamedTuple):
-    """Documents end to end, a row a word: every row needs a copy of what its document has. None may be empty."""
+    """Concatenated documents, one row per word, each with a copy of its document's values. None may be empty."""
 
     docs: NDArray[np.intp]
     words: NDArray[np.int32]
@@ -64,7 +64,7 @@ class Flat(NamedTuple):
     starts: NDArray[np.intp]  # first row of each document
 
     def spread(self, rows: Array) -> Array:
-        """What a document has, where its words find it."""
+        """Rows of documents, repeated for each of their words."""
         return rows[self.owner]
 
     def over_classes(self, delta: Array, expected: Array) -> Array:
@@ -87,7 +87,7 @@ class Flat(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What the E-step hands over, named and shaped as in ``palda.kernels.ShardResult``."""
+    """Result of the E-step, named and shaped as in ``palda.kernels.ShardResult``."""
 
     word_counts: Array
     log_theta: Array
@@ -96,7 +96,7 @@ class Sums(NamedTuple):
 
 
 def padded_batches(bags: Bags, docs_per_batch: int) -> list[Padded]:
-    """Documents sorted by length and cut into batches, so that little is filled up."""
+    """Documents sorted by length and cut into batches, which minimises padding."""
     lengths = np.diff(bags.starts)
     order = np.argsort(lengths, kind="stable")
     batches = []
@@ -124,8 +124,8 @@ def flat_batches(bags: Bags, docs_per_batch: int) -> list[Flat]:
 def numpy_mean_field(batches: Sequence[Padded | Flat], known: NDArray[np.int8], topics: Topics, n_passes: int) -> Sums:
     """E-step of the published model for known labels (maths, eqs. 7-12), no loop over documents.
 
-    Equal words of a document share a row, and the blocks of states known not to be are not computed: the rival is
-    given what the compiled kernel knows. Words that no topic writes are not catered for.
+    Equal words of a document share a row, and blocks of states that are known to be false are not computed, as in the
+    compiled kernel. Every word must have a positive weight in some topic.
     """
     n_docs, n_classes = known.shape
     word_counts = np.zeros_like(topics.word_weights)
@@ -134,7 +134,7 @@ def numpy_mean_field(batches: Sequence[Padded | Flat], known: NDArray[np.int8], 
     for batch in batches:
         labels = known[batch.docs]
         prior = topics.prior[np.arange(n_classes), labels]
-        phi, expected, bounds[batch.docs] = _settled(batch, topics.word_weights[batch.words], prior, n_passes)
+        phi, expected, bounds[batch.docs] = _converge(batch, topics.word_weights[batch.words], prior, n_passes)
         for state in (0, 1):
             log_theta[:, state] += np.einsum("di,dit->it", labels == state, expected)
         phi *= batch.counts[..., None]
@@ -144,8 +144,8 @@ def numpy_mean_field(batches: Sequence[Padded | Flat], known: NDArray[np.int8], 
     return Sums(word_counts, log_theta, n_blocks, bounds)
 
 
-def _settled(batch: Padded | Flat, weights: Array, prior: Array, n_passes: int) -> tuple[Array, Array, Array]:
-    """φ of every word, E[log θ] (docs, classes, topics) and the bounds (docs,) after some passes."""
+def _converge(batch: Padded | Flat, weights: Array, prior: Array, n_passes: int) -> tuple[Array, Array, Array]:
+    """φ of every word, E[log θ] (docs, classes, topics) and the bounds (docs,) after ``n_passes`` passes."""
     n_classes = prior.shape[1]
     mean = prior / prior.sum(axis=2, keepdims=True)
     delta = batch.over_topics(weights, batch.spread(mean))
@@ -172,7 +172,7 @@ def _expected_log(gamma: Array) -> Array:
 
 
 def _normalised(scores: Array, weights: Array | None) -> tuple[Array, Array]:
-    """Rows proportional to exp(scores) · weights, and the logs of what they were divided by."""
+    """Rows proportional to exp(scores) · weights, and the logs of their normalisers."""
     highest = scores.max(axis=-1, keepdims=True)
     raw = scores - highest
     np.exp(raw, out=raw)
@@ -188,24 +188,24 @@ def _log_beta(rows: Array) -> Array:
     return result
 
 
-def sklearn_rounds(counts: Any, n_topics: int, n_rounds: int, n_jobs: int) -> Array:
-    """Seconds of each round but the first of scikit-learn's batch LDA, its own settings for documents.
+def sklearn_iterations(counts: Any, n_topics: int, n_iter: int, n_jobs: int) -> Array:
+    """Seconds of each iteration but the first of scikit-learn's batch LDA, with its default document settings.
 
-    It says when a round is over only by printing so; a listener on standard output notes the time.
+    It reports the end of an iteration only by printing; standard output is redirected to record the times.
     """
     from sklearn.decomposition import LatentDirichletAllocation
 
     model = LatentDirichletAllocation(
-        n_topics, learning_method="batch", max_iter=n_rounds, evaluate_every=0, n_jobs=n_jobs, random_state=0, verbose=1
+        n_topics, learning_method="batch", max_iter=n_iter, evaluate_every=0, n_jobs=n_jobs, random_state=0, verbose=1
     )
-    listener = _Listener("iteration")
-    with contextlib.redirect_stdout(listener):
+    timer = _PrintTimer("iteration")
+    with contextlib.redirect_stdout(timer):
         model.fit(counts)
-    return np.diff(listener.times)
+    return np.diff(timer.times)
 
 
-class _Listener(io.TextIOBase):
-    """Standard output that is not shown; it notes when a line with a given beginning comes."""
+class _PrintTimer(io.TextIOBase):
+    """Replacement for standard output that records when a line with a given beginning is printed."""
 
     def __init__(self, beginning: str) -> None:
         self.beginning = beginning
