@@ -132,9 +132,19 @@ def shared_fits(monkeypatch: pytest.MonkeyPatch) -> None:
         shareable = isinstance(votes, Votes) and hasattr(counts, "indptr") and model.engine is None
         if not shareable or not isinstance(model.label_prior, str) or more or "annotator_prior" in options:
             return fit(model, X, votes, *more, **options)
-        arrays = [counts.indptr, counts.indices, counts.data, votes.doc, votes.annotator, votes.label, votes.value]
+        gold = np.asarray(options.get("gold"), dtype=float)  # NaN if there is none
+        arrays = [
+            counts.indptr,
+            counts.indices,
+            counts.data,
+            votes.doc,
+            votes.annotator,
+            votes.label,
+            votes.value,
+            gold,
+        ]
         names = [*votes.doc_ids, *votes.annotators, *votes.classes]
-        settings = {name: type(value) if name == "checkpoint" else value for name, value in options.items()}
+        settings = {name: value for name, value in options.items() if name not in ("gold", "checkpoint")}
         key = (
             type(X).__name__,
             hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest(),
