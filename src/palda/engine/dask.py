@@ -122,8 +122,8 @@ class _PlacedShards(Sequence[Any]):
 
 
 def _load(bundle: list[Any]) -> list[Any]:
-    """Shards with everything in memory, read by the worker that will keep them."""
-    return [shard.loaded() for shard in bundle]
+    """Shards in the memory of the worker that will keep them; those with a method ``loaded`` read their files now."""
+    return [shard.loaded() if hasattr(shard, "loaded") else shard for shard in bundle]
 
 
 def _results(function: Callable[..., Any], bundle: list[Any], shared: Any) -> list[Any]:

@@ -52,7 +52,7 @@ def one_blas_thread() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _blas() -> Any:
-    import scipy.linalg  # noqa: F401 - brings the last library along that is to be found
+    import scipy.linalg  # noqa: F401 - loads the last BLAS library that must be found
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
