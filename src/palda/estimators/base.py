@@ -192,8 +192,7 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
             auto = self.n_topics == "auto"
             self.n_topics_ = default_n_topics(data.counts, n_classes) if auto else int(self.n_topics)
             *seeds, seed = draw_seeds(self.random_state, self.n_init + 1, stages)
-            online_seed = seeds[0] if self.algorithm == "online" else None
-            em = replace(settings, online_seed=online_seed)
+            em = replace(settings, online_seed=seeds[0] if self.algorithm == "online" else None)
             topics = TopicPlan(self.n_topics_, bool(self.smoothing), em, seeds, self._progress)
             if uses_base_rates:
                 chooses = isinstance(self.thresholds, str) or self.inference == "joint"
