@@ -193,7 +193,7 @@ def test_other_encodings_can_be_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("ann.jsonl", "", "holds no documents"),
+        ("ann.jsonl", "", "has no documents"),
         ("ann.jsonl", '{"id": 1', "export.zip/ann.jsonl, row 1: is not JSON"),
         ("ann.jsonl", "[1]", "export.zip/ann.jsonl, row 1: [1] is not an object"),
         ("ann.jsonl", lines(example(1, label=[[0, 5, "PER"]])), "only text classification can be read"),
@@ -202,7 +202,7 @@ def test_other_encodings_can_be_given(tmp_path: Path) -> None:
         ("ann.json", "[3", "export.zip/ann.json: is not JSON"),
         ("ann.csv", "id,text,label\n1,a\n", "export.zip/ann.csv, row 2: has 2 cells where the header has 3"),
         ("ann.csv", 'id,text,label\n1,"a', "export.zip/ann.csv, row 2: a quote is opened"),
-        ("labels.txt", "__label__a story", "holds no .jsonl, .json or .csv file"),
+        ("labels.txt", "__label__a story", "has no .jsonl, .json or .csv file"),
     ],
 )
 def test_broken_files_are_one_clear_line(tmp_path: Path, name: str, content: str, words: str) -> None:
@@ -215,10 +215,10 @@ def test_a_wrong_meaning_of_empty_is_named(tmp_path: Path) -> None:
 
 def test_archives_that_would_grow_too_large_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = archive(tmp_path, {"ann.jsonl": lines(example(1, "a"))})
-    monkeypatch.setattr(doccano, "MOST_UNPACKED_BYTES", 10)
+    monkeypatch.setattr(doccano, "MAX_UNPACKED_BYTES", 10)
     assert "would unpack to more than 10000 files or 0 MiB; unpack it yourself" in problem(path)
-    monkeypatch.setattr(doccano, "MOST_UNPACKED_BYTES", 1 << 20)
-    monkeypatch.setattr(doccano, "MOST_FILES", 0)
+    monkeypatch.setattr(doccano, "MAX_UNPACKED_BYTES", 1 << 20)
+    monkeypatch.setattr(doccano, "MAX_FILES", 0)
     assert "would unpack to more than 0 files" in problem(path)
 
 
@@ -234,7 +234,7 @@ def test_encrypted_and_oddly_packed_archives_are_refused(tmp_path: Path) -> None
     content[content.index(b"PK\x01\x02") + 8] |= 1
     (tmp_path / "secret.zip").write_bytes(content)
     assert "ann.jsonl is encrypted; unpack it and give the folder" in problem(tmp_path / "secret.zip")
-    assert "packed in an unusual way" in problem(archive(tmp_path, {"ann.jsonl": "{}"}, zipfile.ZIP_BZIP2))
+    assert "uses an unusual compression" in problem(archive(tmp_path, {"ann.jsonl": "{}"}, zipfile.ZIP_BZIP2))
 
 
 def test_a_cut_archive_is_named_as_damaged(tmp_path: Path) -> None:
@@ -248,5 +248,5 @@ def test_an_empty_archive_or_folder_holds_no_file(tmp_path: Path) -> None:
     zipfile.ZipFile(stream, "w").close()
     (tmp_path / "e.zip").write_bytes(stream.getvalue())
     (tmp_path / "f").mkdir()
-    assert "holds no .jsonl" in problem(tmp_path / "e.zip")
-    assert "holds no .jsonl" in problem(tmp_path / "f")
+    assert "has no .jsonl" in problem(tmp_path / "e.zip")
+    assert "has no .jsonl" in problem(tmp_path / "f")

@@ -205,7 +205,7 @@ def test_several_questions_need_from_name(tmp_path: Path) -> None:
 
 
 def test_without_any_choices_the_types_found_are_named(tmp_path: Path) -> None:
-    assert "no result holds choices, only 'textarea'" in problem(tmp_path, [task(1, annotation(1, comment()))])
+    assert "no result has choices, only 'textarea'" in problem(tmp_path, [task(1, annotation(1, comment()))])
 
 
 def test_classes_of_a_taxonomy_are_paths(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_one_id_with_two_texts_is_an_error(tmp_path: Path) -> None:
     ("content", "words"),
     [
         ("", "is empty"),
-        ("[]", "holds no tasks"),
+        ("[]", "has no tasks"),
         ("[3]", "row 1: 3 is not a task"),
         ("[{", "is not JSON at line 1"),
         ([task(1) | {"annotations": "none"}], "row 1, column 'annotations': 'none' is not a list of objects"),
@@ -326,7 +326,7 @@ def test_csv_duplicates_follow_updated_at(tmp_path: Path) -> None:
     ("row", "words"),
     [
         ({"id": 1, "text": "a", "topics": "x", "annotator": "None"}, "row 2, column 'annotator': the annotation has"),
-        ({"id": 1, "text": "a", "topics": "x"}, "there is no column 'annotator', so this is no Label Studio export"),
+        ({"id": 1, "text": "a", "topics": "x"}, "there is no column 'annotator', so this is not a Label Studio export"),
         ({"id": 1, "text": "a", "topics": '{"choices": ["x"', "annotator": "1"}, "row 2, column 'topics': "),
         ({"id": 1, "text": "a", "topics": '{"rating": 3}', "annotator": "1"}, "is not a list of choices"),
     ],

@@ -133,7 +133,7 @@ def test_the_session_stands_in_for_the_annotator(tmp_path: Path) -> None:
 
 def test_annotators_that_are_server_starts_are_warned_about(tmp_path: Path) -> None:
     path = save(tmp_path, choice("ann", "sport", _annotator_id="2024-02-06_10-17-19"))
-    with pytest.warns(PaldaWarning, match="'2024-02-06_10-17-19' are starts of the server") as seen:
+    with pytest.warns(PaldaWarning, match="'2024-02-06_10-17-19' are server start times") as seen:
         read_prodigy(path)
     assert seen[0].filename == __file__
 

@@ -1,4 +1,4 @@
-"""Exports of doccano: a file for each user, in a zip archive or a folder."""
+"""Exports of doccano: one file per user, in a zip archive or a folder."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     EmptyRule = Literal["none", "abstained", "missing"]
 
-__all__ = ["MOST_FILES", "MOST_UNPACKED_BYTES", "read_doccano"]
+__all__ = ["MAX_FILES", "MAX_UNPACKED_BYTES", "read_doccano"]
 
-MOST_FILES = 10_000
-MOST_UNPACKED_BYTES = 1 << 30
-"""An archive that would unpack to more than this is refused: texts do not get so large, but traps do."""
+MAX_FILES = 10_000
+MAX_UNPACKED_BYTES = 1 << 30
+"""Larger archives are refused, as a protection against zip bombs."""
 
 _SUFFIXES = frozenset({".jsonl", ".json", ".csv"})
 _TEXT_FIELDS = ("text", "data", "filename")
@@ -48,36 +48,35 @@ def read_doccano(
     duplicates: validation.DuplicateRule = "error",
     encoding: str | None = None,
 ) -> Dataset:
-    """Dataset from a doccano export of text classification, in which every user has a file.
+    """Read a doccano export of text classification with one file per user.
 
-    The name of a file is the annotator. ``unknown.jsonl``, which some versions write, holds documents that nobody
-    labelled. ``all.jsonl`` comes from projects that share annotations across users: it does not tell who said what,
-    so it is refused.
+    The name of a file is the annotator. ``unknown.jsonl``, which some versions write, has documents that nobody
+    labelled. ``all.jsonl`` comes from projects that share annotations across users. It does not name the annotators and
+    is refused.
 
-    doccano writes an empty list both for "no class applies" and for a document that the user never opened, unless
-    only approved documents are exported: then a user's file holds just the documents that this user marked as done.
+    doccano writes an empty list both for "no class applies" and for a document that the user never opened, unless only
+    approved documents are exported: then a file has only the documents that its user marked as done.
 
     Parameters
     ----------
-    path
-        The exported zip archive, a folder with the files in it, or the file of one user: JSONL, JSON or CSV.
-        Nothing is unpacked to disk. An archive may hold up to 10,000 files and 1 GiB.
-    text
-        Field that holds the text, by default ``text``, as doccano calls it.
-    label
-        Field that holds the classes, by default ``label``; CSV joins them with ``#``.
-    classes
-        Names of the classes in the order wanted; any other is an error. By default those that were chosen, sorted.
-    partial
-        A class that a list does not name was not judged, rather than absent.
-    empty
-        What an empty list means: ``"none"`` (no class applies), ``"abstained"`` (looked, but gave no judgement) or
-        ``"missing"`` (never looked). By default it is "none" when the users have different documents, as in an export
-        of approved documents only, and else "missing", with a warning.
-    duplicates
-        What counts when one user has different labels for one document: ``"last"``, ``"first"``, ``"drop"`` (neither)
-        or ``"error"``.
-    encoding
+    path : str or path-like
+        The exported zip archive, a folder with the files, or the file of one user: JSONL, JSON or CSV. Nothing is
+        unpacked to disk. An archive may have up to 10,000 files and 1 GiB.
+    text : str, optional
+        Field that holds the text. By default ``text``, ``data`` or ``filename``.
+    label : str, optional
+        Field that holds the classes. By default ``label`` and the like. CSV files join classes with ``#``.
+    classes : iterable of str, optional
+        Classes in the wanted order; any other class is an error. By default those that were chosen, sorted.
+    partial : bool, default False
+        Treat classes that a list does not name as not judged (default: absent).
+    empty : {"none", "abstained", "missing"}, optional
+        Meaning of an empty list: no class applies, the user looked but gave no judgement, or the user never looked.
+        By default "none" if the users have different documents, as in an export of approved documents, else "missing"
+        with a warning.
+    duplicates : {"error", "last", "first", "drop"}, default "error"
+        Labels to keep if a user contradicts themselves.
+    encoding : str, optional
         Encoding of files that are not UTF-8.
 
     Returns
@@ -124,7 +123,7 @@ def _field(header: Sequence[str], given: str | None, usual: Iterable[str], role:
     found = next((name for name in usual if name in header), None)
     if found is None:
         problem = f"no field holds the {role}; choose one of {validation.listed(header)} with {role}='...'"
-        raise DataError(problem if header else "holds no documents", file=file)
+        raise DataError(problem if header else "has no documents", file=file)
     return found
 
 
@@ -144,7 +143,7 @@ def _labels(row: Row, field: str, known: Sequence[str] | None) -> list[str]:
 
 
 def _guess_empty(looks: Sequence[_Look], file: str) -> EmptyRule:
-    """Whether an empty list is an answer: only if users have different documents, those they marked as done."""
+    """Meaning of an empty list: an answer only if the users have different documents, those they marked as done."""
     empty = [look for look in looks if not look.labels]
     docs: dict[str, set[str]] = {}
     for look in looks:
@@ -153,8 +152,8 @@ def _guess_empty(looks: Sequence[_Look], file: str) -> EmptyRule:
         return "none"
     warnings.warn(
         f"{file}: {len(empty)} documents without labels, the first in {empty[0].row.file}, row {empty[0].row.number}, "
-        "were taken as not looked at by that user; export only approved documents, or pass empty='none' if no class "
-        "applies to them (empty='missing' for no warning)",
+        "were treated as not seen by that user; export only approved documents, or pass empty='none' if no class "
+        "applies to them (empty='missing' suppresses this warning)",
         PaldaWarning,
         stacklevel=3,
     )
@@ -174,12 +173,12 @@ def _sources(path: str | os.PathLike[str]) -> list[_Source]:
     """Files of the users, in the order of their names."""
     sources = _in_folder(Path(path)) if Path(path).is_dir() else _in_file(path)
     if not sources:
-        raise DataError("holds no .jsonl, .json or .csv file; export from doccano as JSONL", file=file_name(path))
+        raise DataError("has no .jsonl, .json or .csv file; export from doccano as JSONL", file=file_name(path))
     for source in sources:
         if source.user == "all":
             raise DataError(
-                "does not tell who said what: the project shares annotations across users; switch 'Share annotations "
-                "across all users' off in its settings and export again, which gives a file for each user",
+                "does not name the annotators: the project shares annotations across users; switch 'Share annotations "
+                "across all users' off in its settings and export again, which gives one file per user",
                 file=source.file,
             )
     return sorted(sources, key=lambda source: (source.user, source.file))
@@ -217,10 +216,10 @@ def _in_file(path: str | os.PathLike[str]) -> list[_Source]:
 def _in_archive(content: bytes, name: str) -> list[_Source]:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = [member for member in archive.infolist() if not member.is_dir() and _is_export(member.filename)]
-        # zipfile never gives more than the size that is stated, so the sum of those is all that can come out
-        if len(members) > MOST_FILES or sum(member.file_size for member in members) > MOST_UNPACKED_BYTES:
+        # zipfile never returns more bytes than the stated size, so the sum is an upper bound
+        if len(members) > MAX_FILES or sum(member.file_size for member in members) > MAX_UNPACKED_BYTES:
             raise DataError(
-                f"would unpack to more than {MOST_FILES} files or {MOST_UNPACKED_BYTES >> 20} MiB; unpack it yourself "
+                f"would unpack to more than {MAX_FILES} files or {MAX_UNPACKED_BYTES >> 20} MiB; unpack it yourself "
                 "and give the folder",
                 file=name,
             )
@@ -229,7 +228,7 @@ def _in_archive(content: bytes, name: str) -> list[_Source]:
                 raise DataError(f"{member.filename} is encrypted; unpack it and give the folder", file=name)
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise DataError(
-                    f"{member.filename} is packed in an unusual way; unpack it and give the folder", file=name
+                    f"{member.filename} uses an unusual compression; unpack it and give the folder", file=name
                 )
         return [_source(f"{name}/{member.filename}", archive.read(member)) for member in members]
 

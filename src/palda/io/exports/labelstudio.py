@@ -54,32 +54,31 @@ def read_labelstudio(
     duplicates: validation.DuplicateRule = "error",
     encoding: str | None = None,
 ) -> Dataset:
-    """Dataset from a Label Studio export in the formats JSON, JSON-MIN, CSV or TSV.
+    """Read a Label Studio export in the formats JSON, JSON-MIN, CSV or TSV.
 
-    - An annotation in which nothing was chosen is the empty set, also when other controls, such as a text area, were
+    - An annotation without any choice means that no class applies, even if other controls, such as a text area, are
       filled in. A skipped task (``was_cancelled``) is an abstention.
-    - Annotations marked as ground truth are gold labels and no votes; only the JSON format tells them.
-    - Tasks without annotations are documents without votes; only the JSON format holds them. Predictions are not read.
-    - An annotator is called by email, else user name, else number. Of several annotations of one task by one
-      annotator the one updated last counts.
+    - Annotations marked as ground truth are gold labels, not votes; only the JSON format has them.
+    - Tasks without annotations are documents without votes; only the JSON format has them. Predictions are not read.
+    - The name of an annotator is the email, else the user name, else the number. Of several annotations of one task
+      by one annotator, the one updated last is used.
     - Classes of a taxonomy are paths such as ``Sport/Football``.
 
     Parameters
     ----------
-    path
+    path : str or path-like
         The exported file, also gzipped.
-    from_name
-        Name of the ``Choices`` or ``Taxonomy`` tag to read, needed when there are several.
-    text
-        Data field that holds the text, by default ``text``, ``body`` and the like, or the only field of strings.
-    classes
-        Names of the classes in the order wanted; any other is an error. By default those that were chosen, sorted.
-    partial
-        A class that was not chosen was not judged, rather than absent.
-    duplicates
-        What counts when one annotator answered one task differently and not all annotations have times: ``"last"``,
-        ``"first"``, ``"drop"`` (neither) or ``"error"``.
-    encoding
+    from_name : str, optional
+        Name of the ``Choices`` or ``Taxonomy`` tag to read; required if there are several.
+    text : str, optional
+        Data field that holds the text. By default ``text``, ``body`` and the like, or the only field of strings.
+    classes : iterable of str, optional
+        Classes in the wanted order; any other class is an error. By default those that were chosen, sorted.
+    partial : bool, default False
+        Treat classes that were not chosen as not judged (default: absent).
+    duplicates : {"error", "last", "first", "drop"}, default "error"
+        Annotation to keep if an annotator contradicts themselves and not all annotations have times.
+    encoding : str, optional
         Encoding of a file that is not UTF-8.
 
     Returns
@@ -90,7 +89,7 @@ def read_labelstudio(
     suffixes = {suffix.lower() for suffix in Path(path).suffixes}
     rows = table_rows(path, encoding)[1] if suffixes & _TABLES else _json_rows(path, encoding)
     if not rows:
-        raise DataError("holds no tasks", file=file_name(path))
+        raise DataError("has no tasks", file=file_name(path))
     are_tasks = any(isinstance(row.cells.get("data"), dict) for row in rows)
     read = _read_tasks if are_tasks else _read_flat
     return read(rows, from_name, text).dataset(path, classes=classes, partial=partial, duplicates=duplicates)
@@ -125,7 +124,7 @@ def _read_tasks(rows: Sequence[Row], from_name: str | None, text: str | None) ->
 
 
 def _object(row: Row, column: str) -> Row:
-    """An object inside a record, in the same place."""
+    """An object inside a record."""
     value = row.cells.get(column)
     if value is not None and not isinstance(value, dict):
         row.fail(f"{validation.shown(value)} is not an object", column)
@@ -154,14 +153,14 @@ def _text_name(data: Sequence[Row], given: str | None, file: str) -> str | None:
 
 
 def _control(annotations: Sequence[Row], given: str | None) -> str | None:
-    """Tag whose choices are the classes; None when nothing was chosen anywhere."""
+    """Tag whose choices are the classes; None if nothing was chosen anywhere."""
     results = [result for annotation in annotations for result in _objects(annotation, "result")]
     found = sorted({result.name("from_name") for result in results if _is_choice(result)})
     if given is not None and (given in found or not found):
         return given
     if results and not found:
         types = validation.listed(sorted({result.name("type") for result in results}))
-        results[0].fail(f"no result holds choices, only {types}; classes come from a Choices or Taxonomy tag")
+        results[0].fail(f"no result has choices, only {types}; classes come from a Choices or Taxonomy tag")
     if given is not None:
         results[0].fail(f"no choices come from {given!r}; from_name can be {validation.listed(found)}", "from_name")
     if len(found) > 1:
@@ -238,7 +237,7 @@ def _parts(value: object) -> Iterator[list[Any]]:
 
 
 def _path(choice: object) -> object:
-    """Name of a nested choice, which comes as the list of its ancestors and itself."""
+    """Name of a nested choice, which is given as the list of its ancestors and itself."""
     names = class_names(choice)
     return choice if names is None else "/".join(names)
 
@@ -251,7 +250,7 @@ def _read_flat(rows: Sequence[Row], from_name: str | None, text: str | None) -> 
     for column in ("id", "annotator"):
         if column not in header:
             raise DataError(
-                f"there is no column {column!r}, so this is no Label Studio export; the columns are "
+                f"there is no column {column!r}, so this is not a Label Studio export; the columns are "
                 f"{validation.listed(header)}",
                 file=rows[0].file,
             )
@@ -274,7 +273,7 @@ def _read_flat(rows: Sequence[Row], from_name: str | None, text: str | None) -> 
 
 
 def _flat_control(rows: Sequence[Row], names: Sequence[str], given: str | None, text: str | None) -> str:
-    """Column of the choices: the one given, else the only one with lists of choices in it, else the only one left."""
+    """Column of the choices: the given one, else the only one with lists of choices, else the only one left."""
     where = validation.SourceLocation(rows[0].file)
     if given is not None:
         return validation.find_column(names, "choices", given, where) or given

@@ -26,8 +26,8 @@ _LAYOUT = Layout(
     answers="Answer.",
     worker="WorkerId",
     status="AssignmentStatus",
-    counts=frozenset({"APPROVED", "SUBMITTED"}),
-    does_not_count=frozenset({"REJECTED"}),
+    accepted=frozenset({"APPROVED", "SUBMITTED"}),
+    rejected=frozenset({"REJECTED"}),
     time="SubmitTime",
     doc="HITId",
     separators="|",
@@ -40,7 +40,7 @@ def read_mturk(
     path: str | os.PathLike[str],
     *,
     answer: str | Sequence[str] | None = None,
-    id: str | None = None,  # noqa: A002 - the natural word at the call
+    id: str | None = None,  # noqa: A002 - the name that users expect
     text: str | None = None,
     classes: Iterable[str] | None = None,
     partial: bool = False,
@@ -48,36 +48,34 @@ def read_mturk(
     duplicates: validation.DuplicateRule = "error",
     encoding: str | None = None,
 ) -> Dataset:
-    """Dataset from the CSV file of batch results that Mechanical Turk offers for download.
+    """Read the CSV file of batch results that Mechanical Turk offers for download.
 
-    Every row is an assignment. Rejected ones, and those marked in the column ``Reject``, give no votes, but their
-    documents are kept. Answers are understood as ``a|b`` or a JSON list in one column, as one true/false column a
-    class (``Answer.<question>.<class>``, or ``Answer.<class>``), and inside the JSON of ``Answer.taskAnswers``.
+    Each row is an assignment. Rejected assignments, and those marked in the column ``Reject``, give no votes, but their
+    documents are kept. Answers may be ``a|b`` or a JSON list in one column, one true/false column per class
+    (``Answer.<question>.<class>`` or ``Answer.<class>``), or part of the JSON in ``Answer.taskAnswers``.
 
     Parameters
     ----------
-    path
+    path : str or path-like
         CSV file, also gzipped.
-    answer
+    answer : str or sequence of str, optional
         Question to read, as in ``Answer.<question>``, or a list of true/false columns. By default the only question
-        that can be meant: one with a box for each class, or one named like ``label`` or ``categories``.
-    id
+        with one true/false column per class, or the one named like ``label`` or ``categories``.
+    id : str, optional
         Column of document ids: the name of an input or of any column. By default an input named like ``id`` or
         ``doc_id``, else ``HITId``.
-    text
-        Input that holds the text, by default ``text``, ``sentence`` and the like, or the only one.
-    classes
-        Names of the classes in the order wanted; any other is an error. By default those that occur, sorted.
-    partial
-        A class that a list does not name was not judged, rather than absent.
-    blank
-        What a blank answer means: ``"none"`` (nothing applies) or ``"abstained"`` (no judgement). By default a blank
-        list is the empty set; a blank box was not judged if the question has boxes that say "false", and not ticked
-        if it has none.
-    duplicates
-        What counts when one worker answered differently for one document: ``"last"``, ``"first"``, ``"drop"``
-        (neither) or ``"error"``. Where every ``SubmitTime`` can be read, the latest answer counts.
-    encoding
+    text : str, optional
+        Input that holds the text. By default ``text``, ``sentence`` and the like, or the only input.
+    classes : iterable of str, optional
+        Classes in the wanted order; any other class is an error. By default those that occur, sorted.
+    partial : bool, default False
+        Treat classes that a list does not name as not judged (default: absent).
+    blank : {"none", "abstained"}, optional
+        Meaning of a blank answer: no class applies, or no judgement. By default a blank list means that no class
+        applies; a blank true/false cell means no judgement if any cell of the question is "false", else "false".
+    duplicates : {"error", "last", "first", "drop"}, default "error"
+        Answer to keep if a worker contradicts themselves. If every ``SubmitTime`` can be read, the latest is kept.
+    encoding : str, optional
         Encoding of a file that is not UTF-8.
 
     Returns
@@ -87,20 +85,20 @@ def read_mturk(
     """
     _, rows = table_rows(path, encoding)
     _LAYOUT.check(rows, file_name(path))
-    rows = [_unfolded(_marked(row)) for row in rows]
+    rows = [_with_form_columns(_with_reject_mark(row)) for row in rows]
     export = gather(rows, _LAYOUT, id=id, text=text, question=answer, blank=blank)
     return export.dataset(path, classes=classes, partial=partial, duplicates=duplicates)
 
 
-def _marked(row: Row) -> Row:
-    """Row with the requester's own mark in ``Reject``, written before the file is uploaded again, as its status."""
+def _with_reject_mark(row: Row) -> Row:
+    """Row whose status is "Rejected" if the requester marked it in the column ``Reject``."""
     if is_empty(row.cells.get("Reject")):
         return row
     return replace(row, cells={**row.cells, _LAYOUT.status: "Rejected"})
 
 
-def _unfolded(row: Row) -> Row:
-    """Row in which the answers of a form, all in one JSON cell, stand in columns of their own."""
+def _with_form_columns(row: Row) -> Row:
+    """Row with one column per answer instead of one JSON cell for the whole form."""
     cell = row.cells.get(_FORM)
     if cell is None:
         return row

@@ -1,4 +1,4 @@
-"""Tables of crowdsourcing platforms: a row an assignment, inputs and answers in columns with prefixes."""
+"""Tables of crowdsourcing platforms: one row per assignment; columns of inputs and answers have prefixes."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ BlankRule = Literal["none", "abstained"] | None
 
 @dataclass(frozen=True)
 class Layout:
-    """How a platform names its columns and what it calls an assignment that counts."""
+    """Column names of a platform, and the statuses of assignments that are used or not."""
 
     platform: str
     inputs: str
     answers: str
     worker: str
     status: str
-    counts: frozenset[str]
-    does_not_count: frozenset[str]
+    accepted: frozenset[str]
+    rejected: frozenset[str]
     time: str
     doc: str
     separators: str
@@ -38,7 +38,7 @@ class Layout:
     gold: str | None = None
 
     def check(self, rows: Sequence[Row], file: str) -> None:
-        """Complain when this is no table of the platform."""
+        """Raise if this is not a table of the platform."""
         if not rows:
             raise DataError("has a header but no rows", file=file)
         if self.worker not in rows[0].cells:
@@ -48,12 +48,12 @@ class Layout:
                 file=file,
             )
 
-    def is_counted(self, row: Row) -> bool:
-        """Whether the assignment was handed in and not turned down; a file without statuses holds only such."""
+    def is_accepted(self, row: Row) -> bool:
+        """Whether the assignment was submitted and not rejected; true if the file has no statuses."""
         status = row.name(self.status).upper()
-        if status and status not in self.counts | self.does_not_count:
+        if status and status not in self.accepted | self.rejected:
             row.fail(f"there is no status {validation.shown(status)} at {self.platform}", self.status)
-        return status not in self.does_not_count
+        return status not in self.rejected
 
 
 def gather(
@@ -65,13 +65,13 @@ def gather(
     question: str | Sequence[str] | None,
     blank: BlankRule,
 ) -> Export:
-    """Documents and annotations of a table, all documents included, of all assignments those that count."""
+    """All documents of a table, and the annotations of accepted assignments."""
     validation.require_choice(blank, (None, "none", "abstained"), "blank")
     file = rows[0].file
     asked = find_question(
         rows, layout.answers, question, option=layout.option, separators=layout.separators, blank=blank
     )
-    gold = None if layout.gold is None else asked.moved(layout.answers, layout.gold)
+    gold = None if layout.gold is None else asked.with_prefix(layout.answers, layout.gold)
     inputs = {name.removeprefix(layout.inputs): name for name in rows[0].cells if name.startswith(layout.inputs)}
     id_column = _id_column(list(rows[0].cells), inputs, layout, id, file)
     others = [name for name, column in inputs.items() if column != id_column]
@@ -86,7 +86,7 @@ def gather(
         export.add_document(row, doc, written, fields)
         if gold is not None and gold.is_filled(row):
             export.add_annotation(row, doc, "", gold.answer(row), gold=True)
-        if layout.is_counted(row):
+        if layout.is_accepted(row):
             time = moment(row.cells.get(layout.time))
             export.add_annotation(row, doc, row.name(layout.worker), asked.answer(row), time=time)
     return export
@@ -98,7 +98,7 @@ _ID_NAMES = tuple(name for name in validation.ALIASES["doc"] if name == "doc" or
 def _id_column(
     header: Sequence[str], inputs: Mapping[str, str], layout: Layout, given: str | None, file: str
 ) -> str | None:
-    """Column of document ids: the one given, else an input named like one, else the platform's; None for the text."""
+    """Column of document ids: the given one, else an input named like one, else the platform's; None without any."""
     if given is not None:
         return inputs.get(given) or validation.find_column(header, "document", given, validation.SourceLocation(file))
     lowered = {name.lower(): column for name, column in inputs.items()}
@@ -111,25 +111,25 @@ def _id_column(
 
 @dataclass(frozen=True)
 class Question:
-    """Where a question is answered: in one true/false column a class (``boxes``), or in one that lists classes."""
+    """Columns with the answers to a question: one true/false column per class (``boxes``), or one column of lists."""
 
     boxes: Mapping[str, str]
     column: str = ""
     separators: str = ""
     blank: BlankRule = None
 
-    def moved(self, old: str, new: str) -> Question:
-        """The same question in columns with another prefix."""
+    def with_prefix(self, old: str, new: str) -> Question:
+        """The question with another prefix of its columns."""
         boxes = {name: new + column.removeprefix(old) for name, column in self.boxes.items()}
         return replace(self, boxes=boxes, column=new + self.column.removeprefix(old))
 
     def is_filled(self, row: Row) -> bool:
-        """Whether any of its cells holds something."""
+        """Whether any of its cells is not blank."""
         columns = self.boxes.values() or (self.column,)
         return not all(is_empty(row.cells.get(column)) for column in columns)
 
     def answer(self, row: Row) -> Answer:
-        """What a row answers: the classes named or ticked, and those explicitly denied."""
+        """Answer in a row: classes named or true, and classes explicitly false."""
         if not self.boxes:
             return self._listed(row)
         ticks = {name: self._tick(row, column) for name, column in self.boxes.items()}
@@ -167,7 +167,7 @@ class Question:
 
 
 def _json_or_text(cell: object) -> Any:
-    """Value of a cell that may be JSON; classes may start with a bracket too, so what is not JSON is text."""
+    """Value of a cell that may be JSON; what is not JSON is text, since class names may start with a bracket."""
     if isinstance(cell, str) and cell.lstrip()[:1] in {"[", "{"}:
         try:
             return parse_json(cell)
@@ -177,7 +177,7 @@ def _json_or_text(cell: object) -> Any:
 
 
 def _tick_of(cell: object) -> bool | None:
-    """State of a box, None when the cell does not say; "on" is what a browser sends for a box without a value."""
+    """True or false; None for other cells. Browsers send "on" for a ticked box without a value."""
     return {"true": True, "on": True, "false": False}.get(str(cell).strip().lower())
 
 
@@ -190,10 +190,10 @@ def find_question(
     separators: str,
     blank: BlankRule,
 ) -> Question:
-    """Question that the columns with a prefix answer: the one given, else the only one that can be meant.
+    """Question in the columns with a prefix: the given one, else the only candidate.
 
-    A form that writes no "false" at all leaves the boxes blank that were not ticked; where some are "false", a blank
-    box was not judged. ``blank`` overrules this.
+    If no cell is "false", a blank cell means "false"; if some are, a blank cell means no judgement. ``blank`` overrides
+    this.
     """
     columns = dict.fromkeys(column for row in rows for column in row.cells if column.startswith(prefix))
     filled = {
@@ -221,7 +221,7 @@ def find_question(
 
 
 def _groups_and_lists(filled: Mapping[str, list[Any]]) -> tuple[dict[str, dict[str, str]], list[str]]:
-    """Groups of boxes ``<question>.<class>``, single boxes as a group "", and columns with other answers."""
+    """True/false columns ``<question>.<class>`` by question, single ones under "", and columns with other answers."""
     groups: dict[str, dict[str, str]] = {}
     lists: list[str] = []
     for name, cells in filled.items():
@@ -238,7 +238,7 @@ def _groups_and_lists(filled: Mapping[str, list[Any]]) -> tuple[dict[str, dict[s
 
 
 def _only_question(groups: Mapping[str, dict[str, str]], lists: Sequence[str]) -> dict[str, str] | str | None:
-    """Boxes or column to read when the caller names none; None when several can be meant."""
+    """True/false columns or column of lists to read by default; None if there are several candidates."""
     several = [question for question, boxes in groups.items() if len(boxes) > 1]
     usual = [name for name in lists if name.rpartition(".")[2].lower() in _USUAL_NAMES]
     candidates = [*several, *usual] or lists or [*groups]
@@ -253,7 +253,7 @@ _USUAL_NAMES = {*validation.ALIASES["labels"], *validation.ALIASES["label"]}
 def _given_question(
     names: Sequence[str], filled: Mapping[str, list[Any]], groups: Mapping[str, dict[str, str]]
 ) -> dict[str, str] | str | None:
-    """Boxes of a question, single boxes, or a column of lists; None when some name is unknown."""
+    """True/false columns or column of lists with the given names; None if a name is unknown."""
     if len(names) == 1 and names[0] in groups:
         return groups[names[0]]
     single = groups.get("", {})
@@ -266,5 +266,5 @@ def _given_question(
 
 
 def _choice(name: str) -> str:
-    """Class of a box called ``<question>.<class>`` or ``<class>``."""
+    """Class of a true/false column ``<question>.<class>`` or ``<class>``."""
     return name.rpartition(".")[2].strip() or name

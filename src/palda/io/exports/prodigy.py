@@ -1,4 +1,4 @@
-"""Annotations that Prodigy's ``db-out`` writes."""
+"""Annotations exported by Prodigy's ``db-out``."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["read_prodigy"]
 
-_MACHINERY = frozenset(
+_TASK_KEYS = frozenset(
     {"accept", "answer", "config", "field_rows", "label", "meta", "options", "sessions", "spans", "tokens", "versions"}
 )
-"""Keys of a task that belong to the annotation rather than to the document; so do all that start with "_"."""
+"""Keys of a task that are not fields of the document; neither are keys that start with "_"."""
 
 _SERVER_START = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d")
 
@@ -30,41 +30,39 @@ _SERVER_START = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d")
 def read_prodigy(
     path: str | os.PathLike[str],
     *,
-    id: str | None = None,  # noqa: A002 - the natural word at the call
+    id: str | None = None,  # noqa: A002 - the name that users expect
     text: str = "text",
     classes: Iterable[str] | None = None,
     partial: bool = False,
     duplicates: validation.DuplicateRule = "error",
     encoding: str | None = None,
 ) -> Dataset:
-    """Dataset from the JSON lines that ``prodigy db-out`` writes for classification.
+    """Read the JSON lines that ``prodigy db-out`` writes for classification.
 
-    - Choice tasks (``options``, ``accept``): the accepted options are present and the other options absent. An
-      option that a task did not offer was not judged. Option ids are the class names.
-    - Binary tasks (``label``): ``accept`` says that the one label is present, ``reject`` that it is absent; other
-      classes were not judged.
-    - ``ignore`` is an abstention, and so is ``reject`` of a choice task: the task was turned down as a whole, which
-      says nothing about any class.
+    - Choice tasks (``options``, ``accept``): accepted options are present and the other options absent. Options that
+      a task did not offer are not judged. Option ids are the class names.
+    - Binary tasks (``label``): ``accept`` means that the label is present, ``reject`` that it is absent; other classes
+      are not judged.
+    - ``ignore`` is an abstention, and so is ``reject`` of a choice task, which rejects the task as a whole.
 
     The annotator is ``_annotator_id``, else ``_session_id``.
 
     Parameters
     ----------
-    path
+    path : str or path-like
         JSON lines file, also gzipped.
-    id
-        Field, of the task or of its ``meta``, with document ids. By default ``_input_hash``, which is the same for all
+    id : str, optional
+        Field of the task or of its ``meta`` with document ids. By default ``_input_hash``, which is the same for all
         tasks about one input, else the text itself.
-    text
+    text : str, default "text"
         Field that holds the text.
-    classes
-        Names of the classes in the order wanted; any other is an error. By default all options and labels, sorted.
-    partial
-        An option that was not accepted was not judged, rather than absent.
-    duplicates
-        What counts when one annotator answered one task differently: ``"last"``, ``"first"``, ``"drop"`` (neither) or
-        ``"error"``. Where every task has a ``_timestamp``, the latest answer counts.
-    encoding
+    classes : iterable of str, optional
+        Classes in the wanted order; any other class is an error. By default all options and labels, sorted.
+    partial : bool, default False
+        Treat options that were not accepted as not judged (default: absent).
+    duplicates : {"error", "last", "first", "drop"}, default "error"
+        Answer to keep if an annotator contradicts themselves. If every task has a ``_timestamp``, the latest is kept.
+    encoding : str, optional
         Encoding of a file that is not UTF-8.
 
     Returns
@@ -106,7 +104,7 @@ def _fields(row: Row, text: str) -> dict[str, Any]:
     others = {
         key: value
         for key, value in row.cells.items()
-        if key != text and key not in _MACHINERY and not key.startswith("_")
+        if key != text and key not in _TASK_KEYS and not key.startswith("_")
     }
     return {**others, **meta} if isinstance(meta, dict) else others
 
@@ -156,11 +154,11 @@ def _choice(row: Row, offered: Sequence[str], *, partial: bool) -> Answer:
 
 
 def _warn_about_sessions(annotators: Sequence[str], file: str) -> None:
-    """Without named sessions, Prodigy calls an annotator by the time its server was started."""
+    """Warn about annotators that are server start times: Prodigy uses them if sessions have no names."""
     times = sorted({name for name in annotators if _SERVER_START.fullmatch(name)})
     if times:
         warnings.warn(
-            f"{file}: annotators such as {validation.shown(times[0])} are starts of the server, not people; give every "
+            f"{file}: annotators such as {validation.shown(times[0])} are server start times, not people; give every "
             "annotator a session (?session=name in the address)",
             PaldaWarning,
             stacklevel=3,

@@ -1,4 +1,4 @@
-"""What the readers of annotation platforms share: rows that know their place, cells, and documents as they turn up."""
+"""Shared parts of the export readers: rows with their location, cells, and the collection of documents and answers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = [
 
 
 class Answer(NamedTuple):
-    """Classes one person found present and absent, with the meaning they have in ``Annotation``."""
+    """Classes that one person judged present and absent, as in ``Annotation``."""
 
     present: Collection[str] | None
     absent: Collection[str] | None = None
@@ -52,25 +52,25 @@ ABSTAINED = Answer(None)
 
 @dataclass(frozen=True)
 class Row:
-    """One record of an export and where it stands: a spreadsheet row, a line, or the number of a task."""
+    """One record of an export and its location: a spreadsheet row, a line, or the number of a task."""
 
     file: str
     number: int
     cells: Mapping[str, Any]
 
     def fail(self, problem: str, column: str | None = None) -> NoReturn:
-        """Raise the one-line error that points here."""
+        """Raise the error that names this row."""
         raise DataError(problem, file=self.file, row=self.number, column=column)
 
     def name(self, column: str) -> str:
-        """An id or a name; blank when the cell is."""
+        """An id or a name; "" for a blank cell."""
         value = self.cells.get(column)
         if isinstance(value, (dict, list)):
             self.fail(f"{validation.shown(value)} is not a name", column)
         return validation.name_text(value)
 
     def text(self, column: str | None) -> str:
-        """A text as it was written; blank when there is no such column or its cell is blank."""
+        """A text, unchanged; "" for a blank cell or a missing column."""
         value = None if column is None else self.cells.get(column)
         if isinstance(value, str):
             return value
@@ -80,7 +80,7 @@ class Row:
 
 
 class Export:
-    """Documents and annotations of an export, gathered row by row."""
+    """Documents and annotations of an export, collected row by row."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -89,14 +89,14 @@ class Export:
         self._classes: set[str] = set()
 
     def add_document(self, row: Row, doc: str, text: str, fields: Mapping[str, Any]) -> None:
-        """Meet a document, perhaps again; its other fields are taken from the first time."""
+        """Add a document; if it occurs again its text must be equal, and its other fields are ignored."""
         if not doc:
             row.fail("the document id is blank")
         known = self._texts.setdefault(doc, text)
         if known.strip() != text.strip():
             row.fail(
                 f"document {validation.shown(doc)} has the text {validation.shown(text, 40)} here but "
-                f"{validation.shown(known, 40)} before; one id must stand for one text"
+                f"{validation.shown(known, 40)} before; an id must have one text"
             )
         if doc not in self._fields:
             self._fields[doc] = dict(fields)
@@ -111,7 +111,7 @@ class Export:
         time: float | None = None,
         gold: bool = False,
     ) -> None:
-        """Take down what somebody answered, or with ``gold`` what is true, about a document met before."""
+        """Add an answer, or with ``gold`` the gold labels, about a document that was added before."""
         if not annotator and not gold:
             row.fail("the annotator is blank; write a name there or remove the annotation")
         self._annotations.append(
@@ -119,7 +119,7 @@ class Export:
         )
 
     def add_classes(self, names: Iterable[str]) -> None:
-        """Learn of classes that were asked about, whether or not anybody chose them."""
+        """Add classes that were asked about, whether or not anybody chose them."""
         self._classes.update(names)
 
     def dataset(
@@ -130,7 +130,7 @@ class Export:
         partial: bool,
         duplicates: validation.DuplicateRule,
     ) -> Dataset:
-        """Everything gathered; without ``classes``, the classes are those asked about or chosen, sorted."""
+        """Dataset of everything added; without ``classes``, the classes are those asked about or chosen, sorted."""
         validation.require_choice(duplicates, ("error", "last", "first", "drop"), "duplicates")
         if classes is None and self._classes:
             names = set(self._classes)
@@ -158,7 +158,7 @@ class Export:
 
 
 def table_rows(path: Source, encoding: str | None) -> tuple[list[str], list[Row]]:
-    """Header and rows of a table; rows without any content are passed over."""
+    """Header and rows of a table; blank rows are skipped."""
     table = read_table(path, encoding)
     header = [str(column) for column in table.frame.columns]
     columns = [table.frame[column].tolist() for column in table.frame.columns]
@@ -171,7 +171,7 @@ def table_rows(path: Source, encoding: str | None) -> tuple[list[str], list[Row]
 
 
 def text_field(names: Sequence[str], given: str | None, file: str) -> str | None:
-    """Field that holds the text: the one given, else one with a usual name, else the only one there is."""
+    """Field that holds the text: the given one, else one with a usual name, else the only one."""
     where = validation.SourceLocation(file)
     found = validation.find_column(names, "text", given, where)
     if found is None and len(names) > 1:
@@ -180,19 +180,19 @@ def text_field(names: Sequence[str], given: str | None, file: str) -> str | None
 
 
 def is_empty(cell: object) -> bool:
-    """Whether nothing is written there; unlike a blank vote, "NA" is something: it may well be a class."""
+    """Whether a cell is blank. Unlike in votes, "NA" is not blank: it may be a class."""
     return (
         cell is None or (isinstance(cell, float) and math.isnan(cell)) or (isinstance(cell, str) and not cell.strip())
     )
 
 
 def is_true(cell: object) -> bool:
-    """Whether a cell says yes, as JSON or a spreadsheet writes it."""
+    """Whether a cell is true, as JSON or a spreadsheet writes it."""
     return validation.parse_value(cell) == 1
 
 
 def class_names(value: object) -> list[str] | None:
-    """Names in a list of classes; None when it is no such list."""
+    """Names in a list of classes; None for anything else."""
     if not isinstance(value, list):
         return None
     if not all(isinstance(name, (str, int, float)) and not isinstance(name, bool) for name in value):
@@ -201,7 +201,7 @@ def class_names(value: object) -> list[str] | None:
 
 
 def parse_json(text: str) -> Any:
-    """Value of a JSON cell; a ValueError whatever is wrong with it."""
+    """Value of a JSON cell; raises ValueError if it is not JSON."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -211,21 +211,21 @@ def parse_json(text: str) -> Any:
 def moment(value: object) -> float | None:
     """Time in seconds since 1970, from a number, an ISO time or one like "Tue May 14 09:12:33 PDT 2024".
 
-    A time without a zone counts as UTC. None when it cannot be read: times only order the answers of one person, and
-    then the order is unknown.
+    A time without a zone is UTC. None if it cannot be read: times only order the answers of one person, and then the
+    order is unknown.
     """
     if isinstance(value, (int, float)):
-        return float(value) if abs(value) < _LATEST else None
+        return float(value) if abs(value) < _MAX_TIME else None
     if not isinstance(value, str):
         return None
     try:
-        read = datetime.fromisoformat(value.strip())
-        return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
+        time = datetime.fromisoformat(value.strip())
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return _mail_time(value)
 
 
-_LATEST = 1e15  # beyond any clock; also turns away infinity and NaN
+_MAX_TIME = 1e15  # seconds; also excludes infinity and NaN
 
 
 def _mail_time(text: str) -> float | None:

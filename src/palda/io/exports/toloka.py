@@ -1,4 +1,4 @@
-"""Assignments of Toloka."""
+"""Assignments exported by Toloka."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _LAYOUT = Layout(
     answers="OUTPUT:",
     worker="ASSIGNMENT:worker_id",
     status="ASSIGNMENT:status",
-    counts=frozenset({"APPROVED", "ACCEPTED", "SUBMITTED"}),
-    does_not_count=frozenset({"REJECTED", "ACTIVE", "EXPIRED", "SKIPPED"}),
+    accepted=frozenset({"APPROVED", "ACCEPTED", "SUBMITTED"}),
+    rejected=frozenset({"REJECTED", "ACTIVE", "EXPIRED", "SKIPPED"}),
     time="ASSIGNMENT:submitted",
     doc="ASSIGNMENT:task_id",
     separators=",;",
@@ -37,7 +37,7 @@ def read_toloka(
     path: str | os.PathLike[str],
     *,
     output: str | Sequence[str] | None = None,
-    id: str | None = None,  # noqa: A002 - the natural word at the call
+    id: str | None = None,  # noqa: A002 - the name that users expect
     text: str | None = None,
     classes: Iterable[str] | None = None,
     partial: bool = False,
@@ -45,36 +45,36 @@ def read_toloka(
     duplicates: DuplicateRule = "error",
     encoding: str | None = None,
 ) -> Dataset:
-    """Dataset from the TSV file of assignments that Toloka offers for download.
+    """Read the TSV file of assignments that Toloka offers for download.
 
-    Every row is one worker's answer for one task; blank rows between task suites are passed over. Only approved and
-    submitted assignments give votes; the documents of the others are kept. Outputs are understood as a JSON list,
-    as a JSON object of true and false, as ``a, b`` or ``a; b`` (write a list when names hold commas), and as one
-    true/false column a class. Answers of control tasks (``GOLDEN:*``) are gold labels.
+    Each row is the answer of one worker for one task; blank rows between task suites are skipped. Only approved and
+    submitted assignments give votes; the documents of the others are kept. Outputs may be a JSON list, a JSON object of
+    true and false, ``a, b`` or ``a; b`` (use a list if class names contain commas), or one true/false column per class.
+    Answers of control tasks (``GOLDEN:*``) are gold labels.
 
     Parameters
     ----------
-    path
+    path : str or path-like
         TSV file, also gzipped.
-    output
-        Output to read, as in ``OUTPUT:<output>``, or a list of true/false columns. By default the only one that can be
-        meant: all true/false columns, or one named like ``labels`` or ``category``.
-    id
+    output : str or sequence of str, optional
+        Output to read, as in ``OUTPUT:<output>``, or a list of true/false columns. By default all true/false columns,
+        or the one named like ``labels`` or ``category``.
+    id : str, optional
         Column of document ids: the name of an input or of any column. By default an input named like ``id`` or
         ``doc_id``, else ``ASSIGNMENT:task_id``, else the text itself.
-    text
-        Input that holds the text, by default ``text``, ``sentence`` and the like, or the only one.
-    classes
-        Names of the classes in the order wanted; any other is an error. By default those that occur, sorted.
-    partial
-        A class that a list does not name was not judged, rather than absent.
-    blank
-        What a blank output means: ``"none"`` (nothing applies) or ``"abstained"`` (no judgement). By default a blank
-        list is the empty set; a blank box was not judged if some boxes say "false", and not ticked if none does.
-    duplicates
-        What counts when one worker answered differently for one document: ``"last"``, ``"first"``, ``"drop"``
-        (neither) or ``"error"``. Where every row has ``ASSIGNMENT:submitted``, the latest answer counts.
-    encoding
+    text : str, optional
+        Input that holds the text. By default ``text``, ``sentence`` and the like, or the only input.
+    classes : iterable of str, optional
+        Classes in the wanted order; any other class is an error. By default those that occur, sorted.
+    partial : bool, default False
+        Treat classes that a list does not name as not judged (default: absent).
+    blank : {"none", "abstained"}, optional
+        Meaning of a blank output: no class applies, or no judgement. By default a blank list means that no class
+        applies; a blank true/false cell means no judgement if any cell is "false", else "false".
+    duplicates : {"error", "last", "first", "drop"}, default "error"
+        Answer to keep if a worker contradicts themselves. If every row has ``ASSIGNMENT:submitted``, the latest is
+        kept.
+    encoding : str, optional
         Encoding of a file that is not UTF-8.
 
     Returns

@@ -83,7 +83,7 @@ def write_shards(
     >>> corpus = Corpus.from_counts([[1, 0], [0, 2], [3, 1]], vocabulary=["ship", "wheat"])
     >>> with tempfile.TemporaryDirectory() as parent:
     ...     folder = write_shards(f"{parent}/corpus", corpus, docs_per_shard=2)
-    ...     len(folder), len(folder.manifest.shards), folder.counts[2].toarray().tolist()
+    ...     len(folder), len(folder.manifest.shards), folder.counts[2:].toarray().tolist()
     (3, 2, [[3.0, 1.0]])
     """
     validation.require_count(docs_per_shard, "docs_per_shard")
