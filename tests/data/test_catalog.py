@@ -90,7 +90,7 @@ def test_a_download_can_go_to_a_folder(toy: Path, tmp_path: Path) -> None:
 
 def test_a_wrong_checksum_keeps_nothing(toy: Path, tmp_path: Path) -> None:
     (tmp_path / "home" / "toy-train.arff").write_bytes(b"something else")
-    with pytest.raises(PaldaError, match=r"toy-train\.arff is not the file that 'toy' is made of .*checksum") as caught:
+    with pytest.raises(PaldaError, match=r"toy-train\.arff has the wrong checksum for 'toy'") as caught:
         catalog.load("toy", download=True)
     assert "\n" not in str(caught.value)
     assert list(toy.iterdir()) == []
@@ -99,7 +99,7 @@ def test_a_wrong_checksum_keeps_nothing(toy: Path, tmp_path: Path) -> None:
 def test_an_interrupted_download_goes_on_where_it_stopped(toy: Path, tmp_path: Path) -> None:
     missing = tmp_path / "home" / "toy.xml"
     missing.unlink()
-    with pytest.raises(PaldaError, match=r"'toy' could not be fetched from http://127\.0\.0\.1.*404"):
+    with pytest.raises(PaldaError, match=r"'toy' could not be downloaded from http://127\.0\.0\.1.*404"):
         catalog.load("toy", download=True)
     with pytest.raises(PaldaError, match="download=True"):
         catalog.load("toy")
@@ -111,7 +111,7 @@ def test_an_interrupted_download_goes_on_where_it_stopped(toy: Path, tmp_path: P
 def test_an_unreachable_home_is_one_clear_line(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = catalog._SOURCES["toy"]
     monkeypatch.setattr(catalog, "_SOURCES", {"toy": catalog._Source("toys", "http://127.0.0.1:9", source.checksums)})
-    with pytest.raises(PaldaError, match="'toy' could not be fetched") as caught:
+    with pytest.raises(PaldaError, match="'toy' could not be downloaded") as caught:
         catalog.load("toy", download=True)
     assert "\n" not in str(caught.value)
 
@@ -142,7 +142,7 @@ def test_the_seed_decides_the_random_split() -> None:
     assert {*train.doc_ids, *test.doc_ids} == set(data.doc_ids)
     assert catalog._random_split(data, seed=1) == (train, test)
     assert catalog._random_split(data, seed=2) != (train, test)
-    with pytest.raises(DataError, match="seed must be a whole number from 0, not -1"):
+    with pytest.raises(DataError, match="seed must be an integer of at least 0, not -1"):
         catalog._random_split(data, seed=-1)
 
 

@@ -101,7 +101,7 @@ def test_a_folder_several_files_and_gzipped_files_read_alike(write: Callable[...
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("", "reut2-000.sgm: holds no <REUTERS> story"),
+        ("", "reut2-000.sgm: has no <REUTERS> story"),
         (SGML[:-20], "reut2-000.sgm, row 27: the story has no </REUTERS>"),
         (SGML.replace("</REUTERS>", "", 1), "reut2-000.sgm, row 2: the story has no </REUTERS>"),
         (SGML.replace(' NEWID="2"', ""), "reut2-000.sgm, row 17: the story has no NEWID"),
@@ -114,7 +114,7 @@ def test_what_is_wrong_is_said_with_file_and_row(write: Callable[..., Path], con
 
 
 def test_places_without_stories_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"holds no \.sgm"):
+    with pytest.raises(DataError, match=r"has no \.sgm"):
         read_reuters(tmp_path)
     with pytest.raises(DataError, match="there is no such file"):
         read_reuters(tmp_path / "none")

@@ -120,7 +120,7 @@ def test_any_documents_have_their_votes(rows: slice | np.ndarray, whole: Dataset
 
 
 def test_sums_equal_those_in_memory_bit_by_bit(whole: Dataset, written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_blocks, "_ENTRIES", 20)
+    monkeypatch.setattr(row_blocks, "_BLOCK_ENTRIES", 20)
     counts, dense = open_shards(written).counts, np.random.default_rng(0).random((23, 2))
     np.testing.assert_array_equal(row_blocks.word_totals(counts), whole.X.sum(axis=0))
     np.testing.assert_array_equal(row_blocks.document_lengths(counts), whole.X.sum(axis=1))
@@ -131,7 +131,7 @@ def test_sums_equal_those_in_memory_bit_by_bit(whole: Dataset, written: Path, mo
 
 
 def test_votes_equal_those_in_memory(whole: Dataset, written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_blocks, "_ENTRIES", 20)
+    monkeypatch.setattr(row_blocks, "_BLOCK_ENTRIES", 20)
     votes = open_shards(written).votes
     assert len(votes) == len(whole.votes)
     assert (votes.n_docs, votes.n_annotators, votes.n_classes) == (23, N_ANNOTATORS, N_CLASSES)

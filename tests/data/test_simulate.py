@@ -213,7 +213,7 @@ def test_simulated_arrays_are_copies_and_read_only():
         ({"lengths": "gamma"}, "lengths must be one of 'fixed', 'poisson', not 'gamma'"),
         ({"emphasis": 1}, "emphasis must be a number from 0 to 0.999, not 1"),
         ({"word_concentration": 0}, "word_concentration must be a number from 1e-06"),
-        ({"topics_per_class": 0}, "topics_per_class must be a whole number from 1, not 0"),
+        ({"topics_per_class": 0}, "topics_per_class must be an integer of at least 1, not 0"),
     ],
 )
 def test_invalid_parameters_are_refused_by_name(change, message):
@@ -224,9 +224,9 @@ def test_invalid_parameters_are_refused_by_name(change, message):
 @pytest.mark.parametrize(
     ("sizes", "options", "message"),
     [
-        ((0, 2, 3, 4), {}, "n_docs must be a whole number from 1, not 0"),
-        ((5, 2, 3, 4.5), {}, "n_words must be a whole number from 1, not 4.5"),
-        ((5, 2, 3, 4), {"seed": -1}, "seed must be a whole number from 0, not -1"),
+        ((0, 2, 3, 4), {}, "n_docs must be an integer of at least 1, not 0"),
+        ((5, 2, 3, 4.5), {}, "n_words must be an integer of at least 1, not 4.5"),
+        ((5, 2, 3, 4), {"seed": -1}, "seed must be an integer of at least 0, not -1"),
         ((5, 2, 3, 4), {"doc_length": 2.5}, "whole number of tokens"),
         ((5, 2, 3, 4), {"doc_length": -1, "lengths": "poisson"}, "doc_length"),
         ((5, 2, 3, 4), {"doc_length": [1, 2]}, "one for each of 5 documents"),
@@ -369,7 +369,7 @@ LABELS = np.array([[0, 1], [1, 1]])
     [
         (LABELS, {"votes_per_doc": 2, "fraction": 0.5}, "give votes_per_doc or fraction, not both"),
         (LABELS, {"votes_per_doc": 7}, "votes_per_doc=7 is more than the 6 annotators"),
-        (LABELS, {"votes_per_doc": 0}, "votes_per_doc must be a whole number from 1, not 0"),
+        (LABELS, {"votes_per_doc": 0}, "votes_per_doc must be an integer of at least 1, not 0"),
         (LABELS, {"fraction": 0.01}, "fraction=0.01 of 6 annotators is less than one"),
         (LABELS, {"fraction": 1.5}, "fraction must be a number from 0 to 1, not 1.5"),
         (LABELS, {"pair_share": 1.5}, "pair_share must be a number from 0 to 1"),
@@ -377,7 +377,7 @@ LABELS = np.array([[0, 1], [1, 1]])
         (LABELS, {"pairs_per_vote": 1, "pair_share": 0.5}, "give pair_share or pairs_per_vote, not both"),
         (LABELS, {"doc_ids": ["a"]}, "1 document ids were given for labels with 2"),
         (LABELS, {"doc_ids": ["a", "a"]}, "document id 'a' occurs twice"),
-        (LABELS, {"seed": "x"}, "seed must be a whole number from 0, not 'x'"),
+        (LABELS, {"seed": "x"}, "seed must be an integer of at least 0, not 'x'"),
         ([[0, 1], [2, 1]], {}, "label 2 of document 1, class 0 is not 0 or 1"),
         ([[0, 1], [-1, 1]], {}, "leave out documents with unknown labels"),
         ([[0.0, np.nan]], {}, "label nan"),

@@ -79,8 +79,11 @@ def test_rates_may_be_given_directly():
         (lambda: simulate.annotators([0.5, 1.5], n_classes=2), "qualities must lie between 0 and 1, but one is 1.5"),
         (lambda: simulate.annotators([0.5, np.nan], n_classes=2), "qualities must lie between 0 and 1, but one is nan"),
         (lambda: simulate.annotators([], n_classes=2), "one number per annotator"),
-        (lambda: simulate.annotators("paper", n_classes=0), "n_classes must be a whole number from 1"),
-        (lambda: simulate.annotators("paper", n_classes=2, n_spammers=-1), "n_spammers must be a whole number from 0"),
+        (lambda: simulate.annotators("paper", n_classes=0), "n_classes must be an integer of at least 1"),
+        (
+            lambda: simulate.annotators("paper", n_classes=2, n_spammers=-1),
+            "n_spammers must be an integer of at least 0",
+        ),
         (lambda: simulate.annotators("paper", n_classes=2, behaviour="coin"), "behaviour must be one of 'one_coin'"),
         (lambda: simulate.annotators("paper", n_classes=2, reluctance="x"), "reluctance must be numbers"),
         (lambda: simulate.SimulatedAnnotators.from_rates([[0.5]], [[0.5, 0.5]]), "specificity must have shape"),

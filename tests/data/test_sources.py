@@ -267,7 +267,9 @@ def test_duplicate_ids_are_found_across_chunks(tmp_path: Path, suffix: str) -> N
     else:
         writers[suffix](path, index=False)
     first = {"csv": 2, "jsonl": 1, "parquet": 1}[suffix]
-    with pytest.raises(DataError, match=rf"row {50 + first}, column 'doc': the id 'd3' is in row {3 + first} "):
+    with pytest.raises(
+        DataError, match=rf"row {50 + first}, column 'doc': duplicate id 'd3', which is in row {3 + first} "
+    ):
         list(stream_documents(path, size=4))
 
 

@@ -119,7 +119,7 @@ def test_a_class_called_like_a_list_column_stays_a_class(tmp_path: Path, name: s
 
 def test_lists_that_name_no_class_ask_for_the_classes(tmp_path: Path) -> None:
     path = write(tmp_path, "v.csv", "doc,annotator,labels\nd1,a,[]\n")
-    assert "no class is named in any list; say which there are with classes=[...]" in message(path)
+    assert "no list names a class; pass them with classes=[...]" in message(path)
     assert read_votes(path, classes=["x"]).value.tolist() == [0]
 
 
@@ -317,7 +317,7 @@ def test_a_table_of_numbers_gives_values(tmp_path: Path) -> None:
     ("content", "says"),
     [
         ("text\nhello\n", "no column of document ids"),
-        ("id,text\n1,a\n1,b\n", "d.csv, row 3, column 'id': the id '1' is in row 2 already"),
+        ("id,text\n1,a\n1,b\n", "d.csv, row 3, column 'id': duplicate id '1', which is in row 2 too"),
         ("id,text\n1,a\n,b\n", "d.csv, row 3, column 'id': the document id is blank"),
         ("id\n1\n", "no column besides the ids"),
         ("id,f\n1,inf\n", "d.csv, row 2, column 'f': the value is infinite"),

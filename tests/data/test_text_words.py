@@ -249,8 +249,8 @@ def test_lists_arrays_series_documents_and_iterators_give_the_same() -> None:
     [
         ("one text", r"write \[text\]"),
         (b"bytes", r"write \[text\]"),
-        (7, "not as int"),
-        ({"a": "text"}, "not as dict"),
+        (7, "not int"),
+        ({"a": "text"}, "not dict"),
         (pd.DataFrame({"text": NEWS}), r"frame\['text'\]"),
         (np.array([NEWS]), "2 axes"),
         (["good", None], "text 1 .* is None, not a string; use '' for an empty document"),
@@ -293,10 +293,10 @@ def test_an_empty_vocabulary_names_the_option_that_made_it(
         ({"language": 3}, "language=3"),
         ({"stop_words": "klingon"}, "stop_words='klingon'"),
         ({"stop_words": [1]}, "not a list of strings"),
-        ({"min_count": 0}, "min_count must be a whole number from 1, not 0"),
+        ({"min_count": 0}, "min_count must be an integer of at least 1, not 0"),
         ({"min_docs": 0.5}, "min_docs must be .* not 0.5"),
         ({"max_words": True}, "max_words must be .* not True"),
-        ({"ngrams": (2, 1)}, "longest of ngrams must be a whole number from 2, not 1"),
+        ({"ngrams": (2, 1)}, "longest of ngrams must be an integer of at least 2, not 1"),
         ({"ngrams": 2}, "ngrams must be a pair .* not 2"),
     ],
 )

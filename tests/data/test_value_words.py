@@ -209,7 +209,7 @@ def test_what_is_not_a_table_of_numbers_is_refused_in_one_line(values: object, p
     [
         ({"scope": "row"}, "scope must be one of 'feature', 'pooled', not 'row'"),
         ({"strategy": "uniform"}, "strategy must be"),
-        ({"n_bins": 1}, "n_bins must be a whole number from 2, not 1"),
+        ({"n_bins": 1}, "n_bins must be an integer of at least 2, not 1"),
         ({"n_words": 2.5}, "n_words must be"),
     ],
 )

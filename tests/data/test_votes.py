@@ -162,7 +162,7 @@ def test_more_votes_than_fit_one_integer_with_their_position_still_sort_stably()
 
 def test_axes_too_large_to_number_their_pairs_are_refused() -> None:
     nothing = np.empty(0, dtype=np.int64)
-    with pytest.raises(DataError, match="more than can be numbered"):
+    with pytest.raises(DataError, match="too many to be numbered"):
         Votes.from_codes(
             nothing, nothing, nothing, nothing,
             doc_ids=np.empty(1 << 22, dtype=object),
@@ -273,7 +273,7 @@ def test_unknown_truth_may_be_written_nan_and_stays_unknown() -> None:
 
 
 def test_a_dataset_refuses_votes_on_other_documents() -> None:
-    with pytest.raises(DataError, match="speak of other documents"):
+    with pytest.raises(DataError, match="about other documents"):
         Dataset.of(Corpus.from_counts(np.eye(2)), Votes.from_array(np.zeros((3, 1, 1))))
 
 
@@ -292,9 +292,9 @@ def test_document_ids_are_unique(build: object) -> None:
 
 def test_documents_need_a_text_and_a_field_each() -> None:
     ids = names_array("ab")
-    with pytest.raises(DataError, match="2 documents cannot have 3 entries in 'texts'"):
+    with pytest.raises(DataError, match="2 documents need as many entries in 'texts', not 3"):
         Documents(ids, names_array("xyz"))
-    with pytest.raises(DataError, match="2 documents cannot have 1 entries in 'source'"):
+    with pytest.raises(DataError, match="2 documents need as many entries in 'source', not 1"):
         Documents(ids, names_array("xy"), {"source": names_array("p")})
 
 

@@ -1,4 +1,4 @@
-"""From the columns of a table to positions on the axes of ``Votes``: every name is looked up once, not once a row."""
+"""Columns of a table as codes: positions on the axes of ``Votes``. Each distinct cell is looked up once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["codes_of", "factorize", "given_axis", "require_columns", "roles", "t
 def roles(
     frame: pd.DataFrame, wanted: Iterable[str], given: Mapping[str, str | None], where: validation.SourceLocation
 ) -> dict[str, str | None]:
-    """Column for each role, None where no column plays it."""
+    """Column for each role; None if there is none."""
     header = [str(name) for name in frame.columns]
     unknown = set(given) - set(wanted)
     if unknown:
@@ -40,7 +40,7 @@ def roles(
 def require_columns(
     found: Mapping[str, str | None], needed: Sequence[str], frame: pd.DataFrame, where: validation.SourceLocation
 ) -> None:
-    """Complain about the first role that no column plays."""
+    """Raise for the first role without a column."""
     for role in needed:
         if found[role] is None:
             header = validation.listed(str(name) for name in frame.columns)
@@ -48,7 +48,7 @@ def require_columns(
 
 
 def given_axis(given: object, kind: str) -> Strings:
-    """Names that the caller gave: a list of them, or anything that has documents and so their ids."""
+    """Names that the caller passed: a list, or any object with ``doc_ids``."""
     if isinstance(given, (str, os.PathLike, pd.DataFrame)):
         what = validation.shown(given) if isinstance(given, str) else f"a {type(given).__name__}"
         advice = "what read_documents gives, or a list of ids" if kind == "document" else "a list of names"
@@ -59,7 +59,7 @@ def given_axis(given: object, kind: str) -> Strings:
 def factorize(column: pd.Series[Any]) -> tuple[NDArray[np.integer[Any]], list[Any]]:
     """Positions into the distinct cells of a column, in order of appearance; -1 for a missing cell.
 
-    The categories of a categorical column stand for the distinct cells, in their own order.
+    The distinct cells of a categorical column are its categories, in their own order.
     """
     if isinstance(column.dtype, pd.CategoricalDtype):
         return np.asarray(column.cat.codes), column.cat.categories.tolist()
@@ -73,7 +73,7 @@ def factorize(column: pd.Series[Any]) -> tuple[NDArray[np.integer[Any]], list[An
 
 
 def _spelled(cell: object) -> str:
-    """Cell as text that tells it from all others; NumPy would leave out the middle of a long array."""
+    """Unique text of a cell; NumPy would abbreviate a long array."""
     return repr(cell.tolist() if isinstance(cell, np.ndarray) else cell)
 
 
@@ -89,9 +89,9 @@ def codes_of(
 ) -> tuple[NDArray[np.int32], Strings]:
     """Positions of a column's names on an axis, and the axis.
 
-    The axis is ``given``, or (with ``declared``) a categorical column's own categories, those that never occur
-    included, or the names found: sorted ``by_name``, else in order of appearance. A blank name is an error except
-    where ``may_be_blank``; its position is -1 there.
+    The axis is ``given``, or (with ``declared``) all categories of a categorical column, or the names that occur:
+    sorted ``by_name``, else in order of appearance. A blank name is an error except where ``may_be_blank``; its
+    position is -1 there.
     """
     codes, cells = factorize(column)
     names = [cell.strip() if type(cell) is str else validation.name_text(cell) for cell in cells]
@@ -159,15 +159,15 @@ def values_of(
 def times_of(column: pd.Series[Any], where: validation.SourceLocation) -> NDArray[np.float64]:
     """Timestamps as numbers that sort: numbers as they are, else dates in any form pandas reads."""
     codes, cells = factorize(column)
-    told = [place for place, cell in enumerate(cells) if not validation.is_blank(cell)]
+    filled = [place for place, cell in enumerate(cells) if not validation.is_blank(cell)]
     numbers = np.full(len(cells) + 1, np.nan)  # one more for missing cells, whose code is -1
-    for place in told:
+    for place in filled:
         numbers[place] = _as_number(cells[place])
-    if told and np.isnan(numbers[told]).all():
-        texts = pd.Series([str(cells[place]) for place in told], dtype=object)
+    if filled and np.isnan(numbers[filled]).all():
+        texts = pd.Series([str(cells[place]) for place in filled], dtype=object)
         moments = pd.to_datetime(texts, errors="coerce", utc=True, format="mixed").to_numpy(dtype="datetime64[us]")
-        numbers[told] = np.where(np.isnat(moments), np.nan, moments.astype(np.float64))
-    wrong = np.isin(codes, [place for place in told if np.isnan(numbers[place])])
+        numbers[filled] = np.where(np.isnat(moments), np.nan, moments.astype(np.float64))
+    wrong = np.isin(codes, [place for place in filled if np.isnan(numbers[place])])
     if wrong.any():
         record = int(np.argmax(wrong))
         problem = f"{validation.shown(cells[codes[record]])} is not a time; write 2024-05-31T12:00:00 or a number"

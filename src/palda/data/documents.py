@@ -1,7 +1,7 @@
-"""What data is once it has been read: arrays and the names of their axes, frozen.
+"""Data in memory: read-only arrays and the names of their axes.
 
-``Documents`` are texts, a ``Corpus`` is counts, ``Values`` are real features; ``Votes`` say who said what;
-a ``Dataset`` holds one of the first three with its votes and whatever truth is known.
+``Documents`` are texts, a ``Corpus`` is word counts, ``Values`` are real features; a ``Dataset`` is one of the three
+with votes and gold labels.
 """
 
 from __future__ import annotations
@@ -32,16 +32,25 @@ __all__ = ["Corpus", "Dataset", "Documents", "Items", "Values", "Votes", "names_
 
 @dataclass(frozen=True, eq=False)
 class Documents(Frozen):
-    """Texts with their ids and whatever other columns their file had.
+    """Texts with their ids and the other columns of their file.
 
-    Iterating gives the texts, so a ``Documents`` can be handed to any text vectoriser.
+    Iteration yields the texts, so any text vectoriser accepts ``Documents``.
 
     Attributes
     ----------
-    doc_ids, texts
-        Ids, all different, and the text of each.
-    fields
+    doc_ids : array of str, shape (n_docs,)
+        Ids, without duplicates.
+    texts : array of str, shape (n_docs,)
+        Texts.
+    fields : mapping of str to array of shape (n_docs,)
         Other columns by name.
+
+    Examples
+    --------
+    >>> from palda.data import Documents, names_array
+    >>> documents = Documents(names_array(["d1", "d2"]), names_array(["ships carry wheat", "wheat prices"]))
+    >>> len(documents), documents[1], documents.take([1]).doc_ids.tolist()
+    (2, 'wheat prices', ['d2'])
     """
 
     doc_ids: Strings
@@ -52,7 +61,7 @@ class Documents(Frozen):
         freeze_fields(self)
         for name, column in (("texts", self.texts), *self.fields.items()):
             if len(column) != len(self):
-                raise DataError(f"{len(self)} documents cannot have {len(column)} entries in {name!r}")
+                raise DataError(f"{len(self)} documents need as many entries in {name!r}, not {len(column)}")
         check_unique(self.doc_ids, "document id")
 
     def __len__(self) -> int:
@@ -67,17 +76,17 @@ class Documents(Frozen):
 
     @property
     def X(self) -> Strings:  # noqa: N802 - scikit-learn's name
-        """What a vectoriser eats."""
+        """The texts, as vectorisers take them."""
         return self.texts
 
     def take(self, rows: Rows) -> Documents:
-        """Some of the documents, in the order asked for."""
+        """Some of the documents, in the given order."""
         rows = selection(rows)
         kept = {name: column[rows] for name, column in self.fields.items()}
         return Documents(self.doc_ids[rows], self.texts[rows], kept)
 
     def gold(self, classes: Iterable[str], prefix: str = "gold_") -> NDArray[np.int8]:
-        """Truth from columns ``<prefix><class>``: (documents, classes), -1 where no column or cell says."""
+        """Gold labels (documents, classes) from the columns ``<prefix><class>``; -1 if unknown."""
         labels = [str(name) for name in classes]
         known = np.full((len(self), len(labels)), validation.BLANK, dtype=np.int8)
         for position, name in enumerate(labels):
@@ -97,16 +106,25 @@ class Documents(Frozen):
 
 @dataclass(frozen=True, eq=False)
 class Corpus(Frozen):
-    """Bags of words, with the names of words and documents.
+    """Word counts, with the names of words and documents.
 
     Attributes
     ----------
-    counts
-        (documents, words), sparse: how often each word stands in each document; fractions are allowed.
-    vocabulary, doc_ids
-        Names of the columns and of the rows.
-    texts
-        What the counts were made of, if that is known.
+    counts : sparse array of shape (n_docs, n_words)
+        Count of each word in each document; fractions are allowed.
+    vocabulary : array of str, shape (n_words,)
+        Words.
+    doc_ids : array of str, shape (n_docs,)
+        Ids, without duplicates.
+    texts : array of str, shape (n_docs,), optional
+        Texts of the documents.
+
+    Examples
+    --------
+    >>> from palda.data import Corpus
+    >>> corpus = Corpus.from_counts([[1, 0], [2, 1]], vocabulary=["ship", "wheat"])
+    >>> corpus.n_words, corpus.doc_ids.tolist(), corpus.take([1]).counts.toarray().tolist()
+    (2, ['0', '1'], [[2, 1]])
     """
 
     counts: Counts
@@ -123,7 +141,7 @@ class Corpus(Frozen):
                 f"not {len(self.doc_ids)} and {len(self.vocabulary)}"
             )
         if self.texts is not None and len(self.texts) != n_docs:
-            raise DataError(f"{n_docs} documents cannot have {len(self.texts)} texts")
+            raise DataError(f"{n_docs} documents need as many texts, not {len(self.texts)}")
         check_unique(self.doc_ids, "document id")
 
     @classmethod
@@ -134,7 +152,7 @@ class Corpus(Frozen):
         doc_ids: Iterable[object] | None = None,
         texts: Strings | None = None,
     ) -> Corpus:
-        """Corpus from any matrix of counts; missing names become positions."""
+        """Corpus from any matrix of counts; names default to positions."""
         matrix: Counts = sparse.csr_array(counts)
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
@@ -152,7 +170,7 @@ class Corpus(Frozen):
 
     @property
     def X(self) -> Counts:  # noqa: N802 - scikit-learn's name
-        """What an estimator eats."""
+        """The counts, as estimators take them."""
         return self.counts
 
     @property
@@ -161,7 +179,7 @@ class Corpus(Frozen):
         return len(self.vocabulary)
 
     def take(self, rows: Rows) -> Corpus:
-        """Some of the documents, in the order asked for, over the same vocabulary."""
+        """Some of the documents, in the given order, with the same vocabulary."""
         rows = selection(rows)
         texts = None if self.texts is None else self.texts[rows]
         return Corpus(sparse.csr_array(self.counts[rows]), self.vocabulary, self.doc_ids[rows], texts)
@@ -173,10 +191,12 @@ class Values(Frozen):
 
     Attributes
     ----------
-    values
-        (documents, features), NaN where missing.
-    features, doc_ids
-        Names of the columns and of the rows.
+    values : array of shape (n_docs, n_features)
+        Values, NaN if missing.
+    features : array of str, shape (n_features,)
+        Names of the features.
+    doc_ids : array of str, shape (n_docs,)
+        Ids, without duplicates.
     """
 
     values: NDArray[np.float64]
@@ -197,11 +217,11 @@ class Values(Frozen):
 
     @property
     def X(self) -> NDArray[np.float64]:  # noqa: N802 - scikit-learn's name
-        """What a transformer eats."""
+        """The values, as transformers take them."""
         return self.values
 
     def take(self, rows: Rows) -> Values:
-        """Some of the rows, in the order asked for."""
+        """Some of the rows, in the given order."""
         rows = selection(rows)
         return Values(self.values[rows], self.features, self.doc_ids[rows])
 
@@ -211,18 +231,25 @@ Items: TypeAlias = Documents | Corpus | Values
 
 @dataclass(frozen=True, eq=False)
 class Dataset(Frozen):
-    """Documents in some form, the votes on them, and the truth where it is known.
-
-    All three parts speak of the same documents in the same order; nothing is matched by position before it gets here.
+    """Documents, the votes on them, and the gold labels, over the same documents in the same order.
 
     Attributes
     ----------
-    corpus
-        ``Documents``, ``Corpus`` or ``Values``.
-    votes
+    corpus : Documents, Corpus or Values
+        The documents.
+    votes : Votes
         Votes on them.
-    gold
-        (documents, classes) with 1, 0, and -1 for unknown.
+    gold : int8 array of shape (n_docs, n_classes)
+        Gold labels: 1, 0, and -1 for unknown.
+
+    Examples
+    --------
+    >>> from palda import Votes
+    >>> from palda.data import Corpus, Dataset
+    >>> votes = Votes.from_records([("d1", "ann", "trade", 1), ("d2", "bob", "trade", 0)])
+    >>> dataset = Dataset.of(Corpus.from_counts([[1, 0], [2, 1]], doc_ids=["d1", "d2"]), votes)
+    >>> len(dataset), dataset.classes.tolist(), dataset.gold.tolist()
+    (2, ['trade'], [[-1], [-1]])
     """
 
     corpus: Items
@@ -233,8 +260,8 @@ class Dataset(Frozen):
         freeze_fields(self)
         if not np.array_equal(self.corpus.doc_ids, self.votes.doc_ids):
             raise DataError(
-                f"the votes speak of other documents ({len(self.votes.doc_ids)} ids) than the corpus holds "
-                f"({len(self.corpus)} ids), or in another order; join them by id with read_votes(..., documents)"
+                f"the votes are about other documents ({len(self.votes.doc_ids)} ids) than the corpus has "
+                f"({len(self.corpus)} ids), or in another order; match them by id with read_votes(..., documents)"
             )
         if self.gold.shape != (len(self.corpus), len(self.classes)):
             raise DataError(
@@ -250,19 +277,19 @@ class Dataset(Frozen):
         gold: NDArray[Any] | None = None,
         classes: Iterable[object] | None = None,
     ) -> Dataset:
-        """Dataset with what is left out filled in: no votes, or no known truth."""
+        """Dataset with defaults: no votes, and unknown gold labels."""
         if votes is None:
             votes = Votes.empty(corpus.doc_ids, () if classes is None else classes)
         if gold is None:
             gold = np.full((len(corpus), votes.n_classes), validation.BLANK)
-        return cls(corpus, votes, _truth(gold))
+        return cls(corpus, votes, _gold_table(gold))
 
     def __len__(self) -> int:
         return len(self.corpus)
 
     @property
     def doc_ids(self) -> Strings:
-        """Names of the documents, in the order of every array here."""
+        """Ids of the documents, in the order of all arrays."""
         return self.corpus.doc_ids
 
     @property
@@ -277,23 +304,25 @@ class Dataset(Frozen):
 
     @property
     def Y(self) -> NDArray[np.int8]:  # noqa: N802 - scikit-learn's name
-        """Known truth, -1 where unknown."""
+        """Gold labels, -1 if unknown."""
         return self.gold
 
     def take(self, rows: Rows) -> Dataset:
-        """Some of the documents, with their votes and truth."""
+        """Some of the documents, with their votes and gold labels."""
         rows = selection(rows)
         return Dataset(self.corpus.take(rows), self.votes.take(rows), self.gold[rows])
 
     def with_corpus(self, corpus: Items) -> Dataset:
-        """Same votes and truth over another form of the same documents."""
+        """Dataset with the same votes and gold labels over another form of the same documents."""
         return replace(self, corpus=corpus)
 
     def folds(self, n_folds: int, random_state: int = 0) -> Iterator[tuple[Dataset, Dataset]]:
-        """Pairs (rest, fold) over random folds of documents; each fold takes its votes along."""
-        validation.require_count(n_folds, "n_folds", least=2)
+        """Pairs (rest, fold) over random folds of documents, with their votes."""
+        validation.require_count(n_folds, "n_folds", minimum=2)
         if n_folds > len(self):
-            raise DataError(f"{len(self)} documents do not make {n_folds} folds; n_folds can be {len(self)} at most")
+            raise DataError(
+                f"{len(self)} documents are too few for {n_folds} folds; n_folds can be at most {len(self)}"
+            )
         order = np.random.default_rng(random_state).permutation(len(self))
         for fold in np.array_split(order, n_folds):
             inside = np.zeros(len(self), dtype=bool)
@@ -301,8 +330,8 @@ class Dataset(Frozen):
             yield self.take(np.flatnonzero(~inside)), self.take(np.flatnonzero(inside))
 
 
-def _truth(gold: ArrayLike) -> NDArray[np.int8]:
-    """Gold labels with -1 for what is unknown, which NaN says too."""
+def _gold_table(gold: ArrayLike) -> NDArray[np.int8]:
+    """Gold labels as 1, 0 and -1; NaN is unknown too."""
     cells = validation.as_floats(gold, "gold labels")
     cells[np.isnan(cells)] = validation.BLANK
     wrong = ~np.isin(cells, (0, 1, validation.BLANK))

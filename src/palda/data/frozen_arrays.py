@@ -1,4 +1,4 @@
-"""Arrays that do not change, and classes made of them."""
+"""Read-only arrays, and dataclasses made of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Array = TypeVar("_Array", bound="np.ndarray[Any, Any]")
 
 
 def selection(rows: Rows) -> NDArray[Any] | slice:
-    """Rows as NumPy takes them: a slice, or an array of positions or of booleans."""
+    """Rows as NumPy accepts them: a slice, or an array of positions or of booleans."""
     if isinstance(rows, slice):
         return rows
     chosen = np.asarray(rows)
@@ -40,7 +40,7 @@ def names_array(names: Iterable[object]) -> Strings:
 
 
 def _frozen(array: _Array) -> _Array:
-    """Return a read-only view; the caller's own array stays as writable as it was."""
+    """A read-only view; the caller's own array stays writable."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -49,7 +49,7 @@ def _frozen(array: _Array) -> _Array:
 def _frozen_matrix(matrix: Any) -> Any:
     parts = tuple(_frozen(part) for part in (matrix.data, matrix.indices, matrix.indptr))
     view = sparse.csr_array(parts, shape=matrix.shape, copy=False)
-    view.has_sorted_indices = matrix.has_sorted_indices  # looked at once, so that nobody tries to sort in place
+    view.has_sorted_indices = matrix.has_sorted_indices  # known, so that SciPy does not try to sort in place
     view.has_canonical_format = matrix.has_canonical_format
     return view
 
@@ -82,7 +82,7 @@ def _same_matrix(left: Any, right: Any) -> bool:
 
 
 class Frozen:
-    """Field-by-field equality for frozen dataclasses that hold arrays."""
+    """Field-by-field equality for frozen dataclasses with arrays."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -94,9 +94,9 @@ class Frozen:
 
 
 def check_unique(names: Strings, kind: str) -> None:
-    """Names of an axis are keys: none may occur twice."""
-    twice = validation.first_duplicate(names) if len(set(names)) < len(names) else None
-    if twice is not None:
+    """Raise for a duplicate name on an axis."""
+    duplicate = validation.first_duplicate(names) if len(set(names)) < len(names) else None
+    if duplicate is not None:
         raise DataError(
-            f"{kind} {validation.shown(names[twice[0]])} occurs twice (positions {twice[0]} and {twice[1]})"
+            f"{kind} {validation.shown(names[duplicate[0]])} occurs twice (positions {duplicate[0]} and {duplicate[1]})"
         )

@@ -1,7 +1,7 @@
-"""Rows of counts and votes a stretch at a time, wherever they lie: in memory, or in a folder on disk.
+"""Counts and votes in blocks of rows, whether they are in memory or on disk.
 
-What learns from documents asks for no more than this: how many there are, how long each is, and some of their rows.
-``Counts`` and ``Votes`` in memory give that, and so do those of a shard folder, which are never held as a whole.
+Fits need only the number of documents, their lengths, and some rows at a time. ``Counts`` and ``Votes`` in memory
+provide that, and so do those of a shard folder, which are never in memory as a whole.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ __all__ = [
     "StoredCounts",
     "StoredVotes",
     "VoteSubset",
+    "block_ranges",
     "count_blocks",
     "document_lengths",
     "even_ranges",
     "in_memory",
-    "stretches",
     "take_counts",
     "take_votes",
     "vote_blocks",
@@ -46,42 +46,42 @@ __all__ = [
     "word_totals",
 ]
 
-_ENTRIES = 1 << 21  # of a stretch: some 25 MB of counts
+_BLOCK_ENTRIES = 1 << 21  # about 25 MB of counts
 
 
 class StoredCounts(Protocol):
-    """Counts (documents, words) that lie somewhere else; rows are read when they are asked for."""
+    """Counts (documents, words) that are not in memory; rows are read when they are asked for."""
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Documents and words."""
+        """Number of documents and of words."""
 
     @property
     def nnz(self) -> int:
-        """Entries."""
+        """Number of entries."""
 
     @property
     def indptr(self) -> NDArray[np.int64]:
-        """Where each document's entries start, and where the last one's end."""
+        """(documents + 1,): number of entries before each document, and in total."""
 
     def __getitem__(self, rows: Rows) -> Counts:
         """Some rows, in memory."""
 
 
 class StoredVotes(Protocol):
-    """Votes that lie somewhere else."""
+    """Votes that are not in memory."""
 
     @property
     def n_docs(self) -> int:
-        """Documents, those without votes included."""
+        """Number of documents, including those without votes."""
 
     @property
     def n_annotators(self) -> int:
-        """Annotators."""
+        """Number of annotators."""
 
     @property
     def n_classes(self) -> int:
-        """Classes."""
+        """Number of classes."""
 
     @property
     def annotators(self) -> Strings:
@@ -93,44 +93,44 @@ class StoredVotes(Protocol):
 
     @property
     def doc_ids(self) -> Strings:
-        """Names of the documents."""
+        """Ids of the documents."""
 
     @property
     def doc_starts(self) -> NDArray[np.int64]:
-        """Where each document's votes start, and where the last one's end."""
+        """(documents + 1,): number of votes before each document, and in total."""
 
     def __len__(self) -> int:
-        """Votes."""
+        """Number of votes."""
 
     def take(self, rows: Rows) -> Votes:
-        """Votes on some documents, in memory; the documents may have lost their names."""
+        """Votes on some documents, in memory; ``doc_ids`` may be positions."""
 
 
 def in_memory(counts: CountRows) -> TypeGuard[Counts]:
-    """Whether counts are a matrix, not rows to be read."""
+    """Whether counts are a matrix in memory."""
     return sparse.issparse(counts)
 
 
 @dataclass(frozen=True, eq=False)
 class CountSubset:
-    """Some documents of stored counts; none is read before it is asked for."""
+    """Some documents of stored counts; rows are read when they are asked for."""
 
     source: StoredCounts
     rows: NDArray[np.int64]
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Documents and words."""
+        """Number of documents and of words."""
         return len(self.rows), self.source.shape[1]
 
     @property
     def nnz(self) -> int:
-        """Entries."""
+        """Number of entries."""
         return int(self.indptr[-1])
 
     @property
     def indptr(self) -> NDArray[np.int64]:
-        """Where each document's entries start."""
+        """(documents + 1,): number of entries before each document, and in total."""
         return _starts(self.source.indptr, self.rows)
 
     def __getitem__(self, rows: Rows) -> Counts:
@@ -150,17 +150,17 @@ class VoteSubset:
 
     @property
     def n_docs(self) -> int:
-        """Documents."""
+        """Number of documents."""
         return len(self.rows)
 
     @property
     def n_annotators(self) -> int:
-        """Annotators."""
+        """Number of annotators."""
         return self.source.n_annotators
 
     @property
     def n_classes(self) -> int:
-        """Classes."""
+        """Number of classes."""
         return self.source.n_classes
 
     @property
@@ -175,12 +175,12 @@ class VoteSubset:
 
     @property
     def doc_ids(self) -> Strings:
-        """Names of the documents."""
+        """Ids of the documents."""
         return self.source.doc_ids[self.rows]
 
     @property
     def doc_starts(self) -> NDArray[np.int64]:
-        """Where each document's votes start."""
+        """(documents + 1,): number of votes before each document, and in total."""
         return _starts(self.source.doc_starts, self.rows)
 
     def take(self, rows: Rows) -> Votes:
@@ -193,14 +193,14 @@ def _starts(starts: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.in
 
 
 def take_counts(counts: CountRows, rows: NDArray[np.int64]) -> CountRows:
-    """Some documents; those of stored counts stay where they are."""
+    """Some documents; stored counts are not read."""
     if isinstance(counts, CountSubset):
         return CountSubset(counts.source, counts.rows[rows])
     return counts[rows] if in_memory(counts) else CountSubset(cast("StoredCounts", counts), rows)
 
 
 def take_votes(votes: VoteRows, rows: NDArray[np.int64]) -> VoteRows:
-    """Votes on some documents; stored ones stay where they are."""
+    """Votes on some documents; stored votes are not read."""
     from palda.data.votes import Votes
 
     if isinstance(votes, VoteSubset):
@@ -209,9 +209,9 @@ def take_votes(votes: VoteRows, rows: NDArray[np.int64]) -> VoteRows:
 
 
 def even_ranges(starts: NDArray[Any], n_parts: int) -> list[tuple[int, int]]:
-    """Ranges of documents with about equal numbers of entries; ``starts`` says where those of each document start.
+    """Ranges of documents with about equal numbers of entries plus documents.
 
-    A document without any costs something too.
+    ``starts`` (documents + 1,) has the number of entries before each document, and in total.
     """
     n_docs = len(starts) - 1
     load = np.arange(n_docs + 1) + np.asarray(starts, dtype=np.int64)
@@ -220,37 +220,37 @@ def even_ranges(starts: NDArray[Any], n_parts: int) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def stretches(starts: NDArray[Any]) -> Iterator[slice]:
-    """Ranges of documents that fit into memory easily; ``starts`` says where the entries of each document start."""
-    n_parts = max(1, -(-int(starts[-1]) // _ENTRIES))
+def block_ranges(starts: NDArray[Any]) -> Iterator[slice]:
+    """Ranges of documents with at most about ``_BLOCK_ENTRIES`` entries; ``starts`` as in ``even_ranges``."""
+    n_parts = max(1, -(-int(starts[-1]) // _BLOCK_ENTRIES))
     return (slice(*edges) for edges in even_ranges(starts, n_parts))
 
 
 def count_blocks(counts: CountRows) -> Iterator[tuple[slice, Counts]]:
-    """All rows, a stretch at a time; cut in the same places wherever they lie, so that sums are the same."""
-    for rows in stretches(counts.indptr):
+    """All rows, one block at a time; the cuts do not depend on where they are stored, so sums are equal bit by bit."""
+    for rows in block_ranges(counts.indptr):
         yield rows, counts[rows]
 
 
 def vote_blocks(votes: VoteRows) -> Iterator[tuple[slice, Votes]]:
-    """All votes, a stretch of documents at a time."""
-    for rows in stretches(votes.doc_starts):
+    """All votes, one block of documents at a time."""
+    for rows in block_ranges(votes.doc_starts):
         yield rows, votes.take(rows)
 
 
 def document_lengths(counts: CountRows) -> Array:
-    """(documents,): tokens of each document."""
+    """(documents,): number of tokens per document."""
     return np.concatenate([np.asarray(some.sum(axis=1), dtype=np.float64).ravel() for _, some in count_blocks(counts)])
 
 
 def word_totals(counts: CountRows) -> Array:
-    """(words,): how often each word was written."""
+    """(words,): total count per word."""
     parts = (np.asarray(some.sum(axis=0), dtype=np.float64).ravel() for _, some in count_blocks(counts))
     return np.asarray(sum(parts, start=np.zeros(counts.shape[1])))
 
 
 def word_doc_counts(counts: CountRows) -> NDArray[np.int64]:
-    """(words,): how many documents have each word."""
+    """(words,): number of documents per word."""
     total = np.zeros(counts.shape[1], dtype=np.int64)
     for _, some in count_blocks(counts):
         total += np.bincount(some.indices[some.data > 0], minlength=counts.shape[1])
@@ -258,7 +258,7 @@ def word_doc_counts(counts: CountRows) -> NDArray[np.int64]:
 
 
 def weighted_sums(counts: CountRows, dense: Array) -> Array:
-    """(words, columns): Σ over documents of each word's count times the document's row of a dense table."""
+    """(words, columns): Σ over documents of the count of each word times the row of a dense table."""
     total = np.zeros((counts.shape[1], dense.shape[1]))
     for rows, some in count_blocks(counts):
         total += np.asarray(some.T @ dense[rows], dtype=np.float64)

@@ -1,20 +1,20 @@
-"""Function words that say nothing about a text's topic, for the languages ``TextWords`` has a list for.
+"""Stop words of some languages.
 
-Apostrophes separate words, so what an elision or a contraction leaves behind ("don" of "don't", "qu" of "qu'il")
-is listed too. Words of one letter are not: ``TextWords`` leaves them out by their length.
+Apostrophes separate words, so the remains of elisions and contractions ("don" of "don't", "qu" of "qu'il") are listed
+too. Words of one letter are not: ``TextWords`` drops them by their length.
 """
 
 from __future__ import annotations
 
 __all__ = ["LISTED_LANGUAGES", "stop_words"]
 
-# What scikit-learn's list lacks: common verb forms and the rests of contractions ("won" stays a word).
+# Missing in scikit-learn's list: common verb forms and remains of contractions ("won" stays a word).
 _ENGLISH_MORE = """
     ain aren couldn did didn does doesn doing don hadn hasn haven having isn ll mightn mustn needn shan shouldn theirs
     ve wasn weren wouldn
 """
 
-# What scikit-learn's list should not have: words that are about something. "Interest" is a topic of Reuters' news.
+# Content words in scikit-learn's list, which are kept. "Interest" is a topic of Reuters news.
 _ENGLISH_CONTENT = """
     amount bill bottom call cry describe detail empty fill fire front full interest mill mine move name serious show
     side sincere system thick thin

@@ -1,4 +1,4 @@
-"""Transformers from texts or real values to counts of words: ``TextWords`` here, ``ValueWords`` beside it."""
+"""``TextWords``: a transformer from texts to word counts."""
 
 from __future__ import annotations
 
@@ -34,47 +34,46 @@ __all__ = ["TextWords", "ValueWords"]
 
 
 class TextWords(TransformerMixin, BaseEstimator):
-    """Counts of stemmed words, from texts in any language.
+    """Counts of stemmed words in texts of any language.
 
-    A word is a run of letters, digits and the marks that belong to them, in any script, after Unicode's compatibility
-    normalisation (NFKC). Everything else separates words, apostrophes, hyphens and underscores included; emoji are not
-    words. Scripts that put no spaces between words (Han, Hiragana, Katakana, Thai, Lao, Khmer, Burmese) give
-    overlapping pairs of characters: 東京都 counts as 東京 and 京都. Stop words go before stemming; n-grams are made of
-    what remains.
+    A word is a run of letters, digits and combining marks in any script, after Unicode's compatibility normalisation
+    (NFKC). Everything else separates words, including apostrophes, hyphens and underscores; emoji are not words.
+    Scripts without spaces between words (Han, Hiragana, Katakana, Thai, Lao, Khmer, Burmese) give overlapping pairs of
+    characters: 東京都 counts as 東京 and 京都. Stop words are removed before stemming; n-grams are made of the rest.
 
-    Only ``fit`` learns: the vocabulary is that of the training texts, and words met for the first time later are left
-    out (``transform_with_unseen`` says how many they were).
+    The vocabulary is that of the training texts. Words that are not in it are not counted (``transform_with_unseen``
+    returns their number).
 
     Parameters
     ----------
-    language : str or None
+    language : str or None, default "english"
         A Snowball language (``"english"``, ``"german"``, ``"russian"``, ...) or algorithm (``"porter"`` is Porter's
-        original English stemmer). None neither stems nor drops stop words.
-    stem : bool
-        Whether words are reduced to their stems.
-    stop_words : "auto", a language, list of str, or None
-        Words to leave out. "auto" takes the language's list. There is one for English (scikit-learn's without the words
-        in it that are about something, such as "interest"), German, French, Spanish, Italian, Portuguese, Dutch,
-        Swedish and Russian; other languages have none and keep every word.
-    min_count, min_docs : int
-        A word counts if the training texts have it that often in total, and in that many texts.
-    max_words : int or None
-        Keep the most frequent words only; of equally frequent ones the alphabetically first.
-    ngrams : (int, int)
-        Shortest and longest run of words that counts as one term.
-    lowercase : bool
-        Whether case is ignored.
-    min_length : int
-        Shorter words are left out, except in Korean and in scripts without spaces.
-    numbers : bool
-        Whether words without a letter count.
+        original English stemmer). None disables stemming and stop words.
+    stem : bool, default True
+        Reduce words to their stems.
+    stop_words : "auto", a language, collection of str, or None, default "auto"
+        Words to drop. "auto" uses the list of ``language``. There are lists for English (scikit-learn's without content
+        words such as "interest"), German, French, Spanish, Italian, Portuguese, Dutch, Swedish and Russian; other
+        languages keep every word.
+    min_count, min_docs : int, default 1
+        Minimum number of occurrences of a word in the training texts, and of texts with it.
+    max_words : int or None, default None
+        Keep only the most frequent words; ties are broken alphabetically.
+    ngrams : (int, int), default (1, 1)
+        Minimum and maximum number of words in a term.
+    lowercase : bool, default True
+        Ignore case.
+    min_length : int, default 2
+        Drop shorter words, except in Korean and in scripts without spaces.
+    numbers : bool, default True
+        Keep words without a letter.
 
     Attributes
     ----------
     vocabulary_ : dict of str to int
         Column of each word, in alphabetical order.
     spellings_ : array of str
-        For each column, a whole word to show people: the most frequent one in the training texts with that stem.
+        For each column a whole word for display: the most frequent one with that stem in the training texts.
 
     Examples
     --------
@@ -111,7 +110,7 @@ class TextWords(TransformerMixin, BaseEstimator):
         self.numbers = numbers
 
     def fit(self, X: Iterable[str], y: object = None) -> TextWords:
-        """Learn the vocabulary of the texts: a list, an array, a column of a table, or ``Documents``."""
+        """Learn the vocabulary of texts: a list, an array, a column of a table, or ``Documents``."""
         self.fit_transform(X, y)
         return self
 
@@ -134,9 +133,9 @@ class TextWords(TransformerMixin, BaseEstimator):
         return sparse.csr_array(counts[:, kept])
 
     def fit_chunks(self, chunks: Iterable[Iterable[str]]) -> TextWords:
-        """Learn the vocabulary of texts that come some at a time, as ``fit`` learns it from all of them.
+        """Learn the vocabulary from chunks of texts; the result equals ``fit`` on all texts.
 
-        What is kept of a chunk is how often each distinct term occurs, not its texts.
+        Only the counts of distinct terms are kept in memory.
         """
         self._check_options()
         analyse = _Analyser(self, counts_tokens=True)
@@ -159,20 +158,20 @@ class TextWords(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Iterable[str]) -> Counts:
-        """Count the vocabulary's words: (texts, words), sparse 32-bit integers."""
+        """Counts of the words of the vocabulary: (texts, words), sparse 32-bit integers."""
         return self.transform_with_unseen(X)[0]
 
     def transform_with_unseen(self, X: Iterable[str]) -> tuple[Counts, NDArray[np.int64]]:
-        """Counts, and for each text how many of its terms the vocabulary does not have.
+        """Counts, and the number of terms per text that are not in the vocabulary.
 
-        Stop words and whatever else the options leave out are not terms, so an unseen term is one that was not in the
-        training texts or was too rare there.
+        Stop words and other words that the options drop are not terms, so an unseen term is one that was absent or too
+        rare in the training texts.
         """
         check_is_fitted(self, "vocabulary_")
         return self._counted(X, _Analyser(self))
 
     def chunk_counter(self) -> Callable[[Iterable[str]], Counts]:
-        """``transform`` for chunk after chunk, which remembers the stems that it has worked out."""
+        """Function like ``transform`` for chunks of texts, which caches stems between calls."""
         check_is_fitted(self, "vocabulary_")
         analyse = _Analyser(self)
         return lambda texts: self._counted(texts, analyse)[0]
@@ -213,7 +212,7 @@ class TextWords(TransformerMixin, BaseEstimator):
             )
         shortest, longest = self.ngrams
         validation.require_count(shortest, "the shortest of ngrams")
-        validation.require_count(longest, "the longest of ngrams", least=shortest)
+        validation.require_count(longest, "the longest of ngrams", minimum=shortest)
 
     def _why_empty(self, analyse: _Analyser) -> str:
         if not analyse.n_texts:
@@ -221,7 +220,7 @@ class TextWords(TransformerMixin, BaseEstimator):
         if not analyse.terms:
             return f"none of the {analyse.n_texts} texts has a word in it"
         if not any(analyse.terms.values()):
-            return "every word is left out: by stop_words, by min_length or by numbers=False"
+            return "every word is dropped by stop_words, min_length or numbers=False"
         return f"no text has the {self.ngrams[0]} words in a row that ngrams={self.ngrams!r} asks for"
 
     def _frequent_columns(
@@ -229,17 +228,17 @@ class TextWords(TransformerMixin, BaseEstimator):
     ) -> NDArray[np.int64]:
         """Columns that min_count, min_docs and max_words leave, in alphabetical order."""
         columns = np.arange(len(names))
-        for option, least, numbers, seen in (
+        for option, minimum, numbers, seen in (
             ("min_count", self.min_count, totals, "seen {} times"),
             ("min_docs", self.min_docs, in_docs, "in {} texts"),
         ):
-            if numbers[columns].max() < least:
+            if numbers[columns].max() < minimum:
                 best = columns[np.argmax(numbers[columns])]
                 raise DataError(
-                    f"{option}={least} leaves no word: the most frequent, {validation.shown(names[best])}, "
+                    f"{option}={minimum} leaves no word: the most frequent, {validation.shown(names[best])}, "
                     f"is {seen.format(numbers[best])}"
                 )
-            columns = columns[numbers[columns] >= least]
+            columns = columns[numbers[columns] >= minimum]
         if self.max_words is not None:
             by_frequency = np.argsort(-totals[columns], kind="stable")
             columns = np.sort(columns[by_frequency[: self.max_words]])
@@ -247,7 +246,7 @@ class TextWords(TransformerMixin, BaseEstimator):
 
 
 class _Analyser:
-    """From a text to its terms; lives for one pass over the texts, and so does its memory of stems."""
+    """Splits a text into terms; used for one pass over the texts, with a cache of stems."""
 
     def __init__(self, options: TextWords, *, counts_tokens: bool = False) -> None:
         self.n_texts = 0
@@ -273,7 +272,7 @@ class _Analyser:
         ]
 
     def spellings(self, terms: Iterable[str]) -> Strings:
-        """For each term the most frequent token, or tokens, that became it; of equals the shortest."""
+        """For each term the most frequent token (or tokens) with that stem; the shortest of ties."""
         if self._token_counts is None:
             return np.array(list(terms), dtype=object)
         best: dict[str, tuple[int, int, str]] = {}
@@ -284,11 +283,11 @@ class _Analyser:
 
 
 class _Terms(dict[str, str]):
-    """Term that each distinct token becomes, worked out once: its stem, or "" if it is left out."""
+    """Cache of the term of each distinct token: its stem, or "" if it is dropped."""
 
     def __init__(self, options: TextWords) -> None:
         super().__init__()
-        self._left_out = _stop_tokens(options)
+        self._dropped = _stop_tokens(options)
         self._min_length = options.min_length
         self._numbers = options.numbers
         language = _snowball_name(options.language)
@@ -300,7 +299,7 @@ class _Terms(dict[str, str]):
 
     def _term(self, token: str) -> str:
         too_short = len(token) < self._min_length and not _NO_ALPHABET.match(token)
-        if too_short or token.lower() in self._left_out or not (self._numbers or any(map(str.isalpha, token))):
+        if too_short or token.lower() in self._dropped or not (self._numbers or any(map(str.isalpha, token))):
             return ""
         return token if self._stem is None else str(self._stem(token))
 
@@ -311,7 +310,7 @@ class _Terms(dict[str, str]):
 
 
 class _Cleaner:
-    """Brings a text into the form whose tokens are words: normalised, lower case, unspaced scripts in pairs."""
+    """Prepares a text for tokenising: normalised, lower case, scripts without spaces as pairs of characters."""
 
     def __init__(self, lowercase: bool, language: str | None) -> None:
         self._lowercase = lowercase
@@ -326,7 +325,7 @@ class _Cleaner:
         return text.replace("_", " ")
 
 
-# Joiners and soft hyphens stand inside words: taking them out keeps a word whole and equal to its plain spelling.
+# Joiners and soft hyphens occur inside words; without them a word equals its plain spelling.
 _INVISIBLE = dict.fromkeys((0x00AD, 0x200C, 0x200D, 0x2060, 0xFEFF))
 _TURKISH_CAPITALS = {ord("I"): "ı", ord("İ"): "i"}
 _UNSPACED = (
@@ -336,12 +335,12 @@ _UNSPACED = (
     "\u1000-\u103f\u1050-\u108f\u109a-\u109d\u1780-\u17d3\u17d7\u17dc\u17dd"  # Burmese and Khmer
 )
 _NO_ALPHABET = re.compile(f"[{_UNSPACED}\uac00-\ud7a3]")
-"""Starts of words that one character may spell: Korean writes syllables, with spaces."""
+"""Start of a word that may have one character; Korean writes syllables, with spaces."""
 
 
 @cache
 def _marks() -> str:
-    """Ranges of all combining marks, for a character class: regular expressions do not count them to words."""
+    """Ranges of all combining marks for a character class, in addition to word characters."""
     # Planes 0 and 1 and the variation selectors of plane 14: there are no marks in between.
     points = itertools.chain(range(0x300, 0x20000), range(0xE0100, 0xE01F0))
     marks = [point for point in points if unicodedata.category(chr(point)).startswith("M")]
@@ -365,14 +364,14 @@ def _character() -> re.Pattern[str]:
 
 
 def _pairs(run: re.Match[str]) -> str:
-    """Overlapping pairs of characters; a lone character stands for itself."""
+    """Overlapping pairs of characters; a single character stays as it is."""
     characters = _character().findall(run[0])
     pairs = map("".join, itertools.pairwise(characters)) if len(characters) > 1 else characters
     return f" {' '.join(pairs)} "
 
 
 def _stop_tokens(options: TextWords) -> frozenset[str]:
-    """Tokens to leave out, spelled as the tokeniser spells them in lower case."""
+    """Tokens to drop, as the tokeniser returns them in lower case."""
     given = options.stop_words
     if given is None:
         return frozenset()
@@ -390,25 +389,23 @@ def _stop_tokens(options: TextWords) -> frozenset[str]:
 
 
 def _snowball_name(language: str | None) -> str:
-    """Name of the stemming algorithm; "" for words as they are."""
+    """Name of the stemming algorithm; "" for none."""
     if language is None:
         return ""
     known: Sequence[str] = snowballstemmer.algorithms()
     if not isinstance(language, str) or language.lower() not in known:
-        raise DataError(
-            f"language={language!r} is not one of {', '.join(known)}; language=None takes words as they are"
-        )
+        raise DataError(f"language={language!r} is not one of {', '.join(known)}; language=None disables stemming")
     return language.lower()
 
 
 def _checked_texts(texts: object) -> Iterator[str]:
-    """Texts one by one; whatever is not a text is named by its position."""
+    """Texts, one by one; anything else raises an error with its position."""
     if isinstance(texts, (str, bytes)):
-        raise DataError("one text was given where a list of texts is needed; write [text]")
+        raise DataError("texts must be a list, not one string; write [text]")
     n_dimensions = getattr(texts, "ndim", 1)
     if n_dimensions != 1 or isinstance(texts, Mapping) or not isinstance(texts, Iterable):
         raise DataError(
-            f"texts come as a list, an array with one axis or a column of a table, not as {type(texts).__name__}"
+            f"texts must be a list, an array with one axis or a column of a table, not {type(texts).__name__}"
             + (f" with {n_dimensions} axes; choose the column, as in frame['text']" if n_dimensions != 1 else "")
         )
     return _strings(texts)

@@ -1,4 +1,4 @@
-"""Fitted words as arrays and JSON, as model files and folders of shards keep them; reading them executes nothing."""
+"""Fitted ``TextWords`` and ``ValueWords`` as arrays and JSON for model files and shard folders."""
 
 from __future__ import annotations
 
@@ -19,24 +19,20 @@ if TYPE_CHECKING:
 
 __all__ = ["words_from_arrays", "words_to_arrays"]
 
-_NO_BINS = -1  # stands for the number of edges of a feature that was missing throughout
+_NO_BINS = -1  # number of edges of a feature without any value
 
 
 def words_to_arrays(words: TextWords | ValueWords) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Arrays and JSON of fitted words."""
-    state: dict[str, Any] = {"kind": type(words).__name__, "settings": _plain_settings(words)}
+    """Arrays and JSON state of a fitted transformer."""
+    settings = {name: _json_setting(value) for name, value in words.get_params(deep=False).items()}
+    state: dict[str, Any] = {"kind": type(words).__name__, "settings": settings}
     if isinstance(words, TextWords):
         return {}, state | {"vocabulary": list(words.vocabulary_), "spellings": words.spellings_.tolist()}
     return _bins(words), state | {"features": getattr(words, "feature_names_in_", np.empty(0)).tolist()}
 
 
-def _plain_settings(words: TextWords | ValueWords) -> dict[str, Any]:
-    """Parameters as JSON knows them."""
-    return {name: _plain(value) for name, value in words.get_params(deep=False).items()}
-
-
-def _plain(setting: Any) -> Any:
-    """A setting as JSON knows it; a random generator in mid-stream is of no use any more."""
+def _json_setting(setting: Any) -> Any:
+    """A parameter as JSON; a random generator becomes None."""
     if isinstance(setting, np.generic):
         return setting.item()
     if isinstance(setting, (str, int, float, bool, type(None))):
@@ -45,7 +41,7 @@ def _plain(setting: Any) -> Any:
 
 
 def words_from_arrays(state: Mapping[str, Any], arrays: Arrays) -> TextWords | ValueWords:
-    """What ``words_to_arrays`` wrote."""
+    """The transformer that ``words_to_arrays`` wrote; nothing is executed."""
     settings = dict(state["settings"])
     if state["kind"] == "TextWords":
         settings["ngrams"] = tuple(settings["ngrams"])
@@ -53,13 +49,13 @@ def words_from_arrays(state: Mapping[str, Any], arrays: Arrays) -> TextWords | V
         names = state["vocabulary"]
         words.vocabulary_ = {str(name): column for column, name in enumerate(names)}
         if len(words.vocabulary_) != len(names):
-            raise ValueError("a word stands twice in the vocabulary")
-        words.spellings_ = names_array(state.get("spellings", names))  # the first files had none
+            raise ValueError("the vocabulary has a duplicate word")
+        words.spellings_ = names_array(state.get("spellings", names))  # files of the first versions have none
         if len(words.spellings_) != len(names):
             raise ValueError(f"there are {len(words.spellings_)} spellings for {len(names)} words")
         return words
     if state["kind"] != "ValueWords":
-        raise ValueError(f"{state['kind']!r} is not known to make words")
+        raise ValueError(f"{state['kind']!r} is not a known transformer")
     return _value_words(ValueWords(**settings), state["features"], arrays)
 
 

@@ -1,4 +1,4 @@
-"""The only input checks: each finds the first offending row and says in one line what to do about it."""
+"""Input checks; each finds the first offending row and raises an error of one line that says what to do."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DuplicateRule = Literal["error", "last", "first", "drop"]
 _MAX_DIGIT_BITS = 16  # of a radix sort: 65,536 counters stay in the cache
 
 BLANK = -1
-"""The value of a cell that holds no judgement. Silence is not a "no"."""
+"""Value of a cell without a judgement; it does not mean "absent"."""
 
 _YES = frozenset({"1", "1.0", "true"})
 _NO = frozenset({"0", "0.0", "false"})
@@ -62,14 +62,14 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "time": ("timestamp", "created_at", "submitted_at", "updated_at", "_created_at", "submit_time"),
     "text": ("text", "body", "content", "document_text", "sentence", "post", "abstract", "review", "message"),
 }  # fmt: skip
-"""Column names people use, most specific role name first; matched without regard to case."""
+"""Usual column names by role, most specific first; case is ignored."""
 
 
 @dataclass(frozen=True)
 class SourceLocation:
-    """Where rows came from, so that an error can point at them.
+    """File and rows of records, for error messages.
 
-    ``rows`` holds the spreadsheet row of each record; without it, records follow the header without gaps.
+    ``rows`` has the spreadsheet row of each record; without it, records follow the header without gaps.
     """
 
     file: str | None = None
@@ -81,23 +81,23 @@ class SourceLocation:
         return int(self.rows[record]) if self.rows is not None else record + self.first_row
 
     def subset(self, records: NDArray[np.int64]) -> SourceLocation:
-        """Return the same place for some of the records."""
+        """Location of some of the records."""
         rows = records + self.first_row if self.rows is None else self.rows[records]
         return SourceLocation(self.file, rows)
 
     def fail(self, problem: str, record: int | None = None, column: str | None = None) -> NoReturn:
-        """Raise the one-line error for a record, a column or the whole file."""
+        """Raise ``DataError`` for a record, a column or the whole file."""
         raise DataError(problem, file=self.file, row=None if record is None else self.row(record), column=column)
 
 
 def shown(value: object, width: int = 60) -> str:
-    """Return the value as it may stand in a one-line message: quoted, one line, not longer than ``width``."""
+    """Representation of a value for a message: one line of at most ``width`` characters."""
     text = repr(value)
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def find_column(header: Sequence[str], role: str, given: str | None, where: SourceLocation) -> str | None:
-    """Column that plays ``role``: the one given by the caller, else the first alias that occurs."""
+    """Column for ``role``: the one given by the caller, else the first alias that occurs."""
     if given is not None:
         if given in header:
             return given
@@ -108,15 +108,15 @@ def find_column(header: Sequence[str], role: str, given: str | None, where: Sour
     return next((lowered[alias] for alias in ALIASES[role] if alias in lowered), None)
 
 
-def listed(names: Iterable[object], most: int = 8) -> str:
-    """Return a short enumeration for a message."""
+def listed(names: Iterable[object], max_names: int = 8) -> str:
+    """Short enumeration for a message."""
     names = list(names)
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(shown(name) for name in names[:most]) + more
+    more = f" and {len(names) - max_names} more" if len(names) > max_names else ""
+    return ", ".join(shown(name) for name in names[:max_names]) + more
 
 
 def is_blank(value: object) -> bool:
-    """Whether a cell says nothing: None, NaN, or a blank string."""
+    """Whether a cell is blank: None, NaN, NA, or a blank string."""
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return True
     if isinstance(value, str):
@@ -125,7 +125,7 @@ def is_blank(value: object) -> bool:
 
 
 def name_text(value: object) -> str:
-    """Return an id or name as text: 7, 7.0 and "7" are one name, surrounding blanks do not count, nothing is ""."""
+    """An id or name as text: 7, 7.0 and "7" are the same name, surrounding blanks are removed, missing is ""."""
     if isinstance(value, str):
         return value.strip()
     if value is None or type(value).__name__ in {"NAType", "NaTType"}:
@@ -141,7 +141,7 @@ def name_text(value: object) -> str:
 def parse_value(value: object, present_at: float | None = None) -> int | None:
     """Vote in a cell: 1, 0, ``BLANK`` for no judgement, or None when it is not a vote.
 
-    With ``present_at`` the cell is a score, and scores from there up mean "present".
+    With ``present_at`` the cell is a score, and scores of at least this value mean "present".
     """
     if is_blank(value):
         return BLANK
@@ -158,7 +158,7 @@ def parse_value(value: object, present_at: float | None = None) -> int | None:
 
 
 def value_problem(value: object, present_at: float | None) -> str:
-    """Say why a cell is not a vote and what to write instead."""
+    """Message that says why a cell is not a vote and what to write instead."""
     if present_at is not None:
         return f"{shown(value)} is not a number; present_at={present_at:g} needs scores or blanks"
     try:
@@ -174,7 +174,7 @@ def value_problem(value: object, present_at: float | None) -> str:
 
 
 def first_duplicate(names: Sequence[str] | NDArray[Any]) -> tuple[int, int] | None:
-    """Positions of the first name that occurs twice."""
+    """Positions of the first duplicate: its first and its second occurrence."""
     seen: dict[Any, int] = {}
     for position, name in enumerate(names):
         if name in seen:
@@ -184,9 +184,9 @@ def first_duplicate(names: Sequence[str] | NDArray[Any]) -> tuple[int, int] | No
 
 
 def unknown_name(name: str, known: Collection[str], kind: str, n_known: int | None = None) -> str:
-    """Message for a vote on something that is not there, with the nearest known name.
+    """Message for an unknown name, with the nearest known name.
 
-    ``n_known`` says how many names there are where ``known`` holds some of them only.
+    ``n_known`` is the number of known names if ``known`` has only some of them.
     """
     near = difflib.get_close_matches(name, list(known)[:20_000], n=1)
     hint = f"did you mean {near[0]!r}?" if near else "correct the name, or leave it out"
@@ -205,16 +205,16 @@ def keep_one_vote_each(
 ) -> NDArray[np.int64]:
     """Records to keep, sorted by ``key``, so that each key (document, annotator, class) has one vote.
 
-    Equal votes count once. Where all votes of a key have a time, the latest counts. Anything else is a contradiction
-    that ``rule`` settles: ``"last"`` or ``"first"`` in file order, ``"drop"`` takes no vote at all, ``"error"``
-    names both rows. ``describe(record)`` puts the pair into words.
+    Equal votes count once. If all votes of a key have a time, the latest is kept. Otherwise different votes are a
+    contradiction that ``rule`` resolves: ``"last"`` or ``"first"`` in file order, ``"drop"`` keeps none, ``"error"``
+    names both rows. ``describe(record)`` describes the vote in the message.
     """
     require_choice(rule, get_args(DuplicateRule), "duplicates")
     if time is None:
         undated = np.ones(len(key), dtype=bool)
         order = _stable_order(key)
     else:
-        undated = np.isin(key, key[np.isnan(time)])  # one vote without a time leaves all of its key in file order
+        undated = np.isin(key, key[np.isnan(time)])  # if one vote of a key has no time, the key stays in file order
         order = np.lexsort((np.where(undated, 0.0, time), key))
     ordered = key[order]
     starts_run = np.ones(len(order), dtype=bool)
@@ -260,7 +260,7 @@ def _stable_order(key: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _first_clash(order: NDArray[np.int64], votes: NDArray[np.int8], start: int) -> tuple[int, int]:
-    """Return the first record of a run and the first later one that contradicts it."""
+    """First record of a run and the first later one that contradicts it."""
     stop = start + 1
     while votes[stop] == votes[start]:
         stop += 1
@@ -268,46 +268,46 @@ def _first_clash(order: NDArray[np.int64], votes: NDArray[np.int8], start: int) 
 
 
 def as_floats(given: ArrayLike, name: str) -> NDArray[np.float64]:
-    """Return a copy as an array of numbers, or name the argument that holds none."""
+    """A copy as an array of floats; raises an error that names the argument."""
     try:
         return np.array(given, dtype=np.float64)
     except (TypeError, ValueError):
         raise DataError(f"{name} must be numbers, not {shown(given)}") from None
 
 
-def require_count(value: object, name: str, least: int = 1) -> None:
-    """Complain unless the argument is a whole number, as sizes and seeds are."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise DataError(f"{name} must be a whole number from {least}, not {shown(value)}")
+def require_count(value: object, name: str, minimum: int = 1) -> None:
+    """Raise unless the argument is an integer of at least ``minimum``."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
+        raise DataError(f"{name} must be an integer of at least {minimum}, not {shown(value)}")
 
 
 def require_number(value: ArrayLike, low: float, high: float, name: str) -> None:
-    """Complain unless the argument is one number from ``low`` to ``high``."""
+    """Raise unless the argument is one number from ``low`` to ``high``."""
     number = as_floats(value, name)
     if number.ndim or not low <= number <= high:
         raise DataError(f"{name} must be a number from {low:g} to {high:g}, not {shown(value)}")
 
 
 def require_choice(value: object, choices: Collection[object], name: str) -> None:
-    """Complain unless the argument is one of the words that it may be."""
+    """Raise unless the argument is one of the allowed values."""
     if value not in choices:
         raise DataError(f"{name} must be one of {listed(choices)}, not {shown(value)}")
 
 
 def require_shape(array: NDArray[Any], shape: tuple[int, ...], name: str) -> None:
-    """Complain about an array that does not fit the others."""
+    """Raise unless an array has the given shape."""
     if array.shape != shape:
         raise DataError(f"{name} must have shape {shape} here, not {array.shape}")
 
 
 def require_rates(rates: NDArray[np.float64], name: str) -> None:
-    """Complain about the first rate outside 0 to 1."""
+    """Raise for the first rate outside 0 to 1."""
     wrong = rates[~((rates >= 0) & (rates <= 1))]
     if len(wrong):
         raise DataError(f"{name} must lie between 0 and 1, but one is {wrong[0]:g}")
 
 
 def require_distributions(probs: NDArray[np.float64], name: str) -> None:
-    """Complain unless every row holds probabilities that sum to 1."""
+    """Raise unless every row is non-negative and sums to 1."""
     if not ((probs >= 0).all() and np.allclose(probs.sum(axis=-1), 1.0, rtol=0, atol=1e-5)):
         raise DataError(f"{name} must be probabilities that sum to 1")

@@ -1,4 +1,4 @@
-"""``ValueWords``: a transformer from real-valued features to counts of words."""
+"""``ValueWords``: a transformer from real-valued features to word counts."""
 
 from __future__ import annotations
 
@@ -35,38 +35,40 @@ _MAX_LLOYD_STEPS = 300
 
 
 class ValueWords(TransformerMixin, BaseEstimator):
-    """Words made of real values, so that a topic model can read images, genes or measurements.
+    """Counts of words made from real values, so that a topic model can use images, genes or measurements.
 
-    With ``scope="feature"`` a word is a feature together with the bin its value falls into, so a row has one word a
-    feature. With ``scope="pooled"`` all values of all features are clustered together and a row is its bag of nearest
-    clusters, as in the published model; which feature a value came from is lost.
+    With ``scope="feature"`` a word is a feature together with a bin of its values, so a row has one word per feature.
+    With ``scope="pooled"`` the values of all features are clustered together and a row is the counts of its nearest
+    clusters, as in the published model; the features are not distinguished.
 
-    Bins and clusters are learned by ``fit`` alone. Values beyond those seen there fall into the outermost bin or
-    cluster. A missing value (NaN) gives no word. A constant feature has one bin, a feature that was missing throughout
-    the training data has none, and repeated values make fewer bins than asked for, not empty ones.
+    Values outside the range of the training data fall into the outermost bin or cluster. A missing value (NaN) gives no
+    word. A constant feature has one bin, a feature without any value has none, and repeated values give fewer bins, not
+    empty ones.
 
     Parameters
     ----------
-    n_bins : int
-        Bins a feature has at most, for ``scope="feature"``.
-    scope : {"feature", "pooled"}
-        What a word stands for.
-    strategy : {"quantile", "kmeans"}
-        Whether the bins of a feature hold equally many values or follow its clusters. Pooled words are always clusters.
-    n_words : int
-        Clusters for ``scope="pooled"``; the paper leaves the number open.
-    random_state : int, RandomState or None
-        Seed of the k-means++ starts, which are drawn from at most 20,000 evenly spaced order statistics; the
-        iterations that follow use every value.
+    n_bins : int, default 5
+        Maximum number of bins per feature, for ``scope="feature"``.
+    scope : {"feature", "pooled"}, default "feature"
+        Meaning of a word: a bin of a feature, or a cluster of all values.
+    strategy : {"quantile", "kmeans"}, default "quantile"
+        Bins with equally many values, or clusters of the feature. Pooled words are always clusters.
+    n_words : int, default 100
+        Number of clusters for ``scope="pooled"``; the paper does not state it.
+    random_state : int, RandomState or None, default 0
+        Random seed of the k-means++ starts, which use at most 20,000 evenly spaced order statistics; the iterations
+        use every value.
 
     Attributes
     ----------
     edges_ : list of arrays
-        Inner edges of each feature's bins (None for a feature without values), for ``scope="feature"``.
-    centers_ : array
+        Inner bin edges per feature (None for a feature without values), for ``scope="feature"``.
+    centers_ : array of shape (n_words,)
         Cluster centres in ascending order, for ``scope="pooled"``.
-    n_features_in_, feature_names_in_
-        What scikit-learn keeps about the input.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : array of str, shape (n_features_in_,)
+        Names of the features, if the input has them.
 
     Examples
     --------
@@ -94,7 +96,7 @@ class ValueWords(TransformerMixin, BaseEstimator):
         self._check_options()
         values = self._table(X, reset=True)
         if np.isnan(values).all():
-            raise DataError("every value is missing; there is nothing to learn words from")
+            raise DataError("every value is missing; at least one is needed")
         random = check_random_state(self.random_state)
         if self.scope == "pooled":
             self.centers_ = _cluster_centres(_sorted_present(values), self.n_words, random)
@@ -103,7 +105,7 @@ class ValueWords(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Counts:
-        """Counts of words: (rows, words), sparse 32-bit integers."""
+        """Word counts: (rows, words), sparse 32-bit integers."""
         check_is_fitted(self)
         values = self._table(X, reset=False)
         if self.scope == "pooled":
@@ -120,7 +122,7 @@ class ValueWords(TransformerMixin, BaseEstimator):
         return _bags(words, present, int(first_word[-1]))
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Strings:
-        """Words as a person reads them: ``Att1<0.21``, ``Att1[0.21,0.35)``, ``Att1≥0.35``, or ``value≈0.21``."""
+        """Readable words: ``Att1<0.21``, ``Att1[0.21,0.35)``, ``Att1≥0.35``, or ``value≈0.21``."""
         check_is_fitted(self)
         features = self._input_names(input_features)
         if self.scope == "pooled":
@@ -139,18 +141,18 @@ class ValueWords(TransformerMixin, BaseEstimator):
     def _check_options(self) -> None:
         validation.require_choice(self.scope, ("feature", "pooled"), "scope")
         validation.require_choice(self.strategy, ("quantile", "kmeans"), "strategy")
-        validation.require_count(self.n_bins, "n_bins", least=2)
-        validation.require_count(self.n_words, "n_words", least=2)
+        validation.require_count(self.n_bins, "n_bins", minimum=2)
+        validation.require_count(self.n_words, "n_words", minimum=2)
 
     def _table(self, X: Any, *, reset: bool) -> Floats:
-        """Input as numbers that are finite or missing."""
+        """Input as floats that are finite or NaN."""
         if isinstance(X, Values):
             import pandas as pd
 
             X = pd.DataFrame(X.values, columns=X.features)
         if sparse.issparse(X):
-            raise DataError("sparse input was given; values are dense, and sparse counts are words already")
-        # Feature names first and on their own: about those, scikit-learn's many-lined message is part of its contract.
+            raise DataError("values must be dense; sparse counts need no ValueWords")
+        # Feature names first and separately: scikit-learn prescribes the message of several lines about them.
         validate_data(self, X, reset=reset, skip_check_array=True, ensure_2d=False)
         try:
             values: Floats = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
@@ -203,7 +205,7 @@ def _sorted_present(values: Floats) -> Floats:
 
 
 def _scaled(ordered: Floats) -> tuple[Floats, int]:
-    """Values as multiples of a power of two, at most 1 in size: exact, and no sum of them overflows."""
+    """Values divided by a power of two, so that they are at most 1: exact, and sums do not overflow."""
     exponent = int(np.frexp(np.abs(ordered).max())[1])
     return np.ldexp(ordered, -exponent), exponent
 
@@ -211,8 +213,8 @@ def _scaled(ordered: Floats) -> tuple[Floats, int]:
 def _quantile_edges(ordered: Floats, n_bins: int) -> Floats:
     """Edges between equally filled bins, halfway between neighbouring values.
 
-    Equal values cannot be parted, so an edge moves down to where its value begins. An edge at the smallest value moves
-    up instead, so that a feature that is mostly zero still tells zero from the rest.
+    Equal values stay in one bin: an edge moves down to the start of its value. An edge at the smallest value moves up
+    instead, so that a feature that is mostly zero still distinguishes zero from the rest.
     """
     n_below = np.arange(1, n_bins) * len(ordered) // n_bins
     n_below = np.searchsorted(ordered, ordered[n_below])
@@ -237,7 +239,7 @@ def _cluster_edges(ordered: Floats, n_bins: int, random: RandomState) -> Floats:
 def _cluster_centres(ordered: Floats, n_clusters: int, random: RandomState) -> Floats:
     """Centres of k-means on a line, ascending: the best of a few k-means++ starts.
 
-    On a line clusters are intervals, so with running sums an iteration costs one binary search a cluster.
+    Clusters of numbers are intervals, so with cumulative sums an iteration costs one binary search per cluster.
     """
     distinct = np.unique(ordered)
     if len(distinct) <= n_clusters:
@@ -262,7 +264,7 @@ def _lloyd(ordered: Floats, centres: Floats) -> Floats:
     for _ in range(_MAX_LLOYD_STEPS):
         previous_ends = ends
         ends = np.concatenate((np.searchsorted(ordered, _midpoints(centres)), [len(ordered)]))
-        ends = np.unique(ends[ends > 0])  # an interval without values is no cluster
+        ends = np.unique(ends[ends > 0])  # an interval without values is not a cluster
         if np.array_equal(ends, previous_ends):
             break
         starts = np.concatenate(([0], ends[:-1]))
@@ -272,7 +274,7 @@ def _lloyd(ordered: Floats, centres: Floats) -> Floats:
 
 
 def _number_texts(numbers: Floats) -> list[str]:
-    """Numbers with three digits, or as many more as tell them apart."""
+    """Numbers with three digits, or with more if needed to be distinct."""
     for digits in range(3, 18):
         texts = [f"{number:.{digits}g}" for number in numbers]
         if len(set(texts)) == len(texts):

@@ -1,4 +1,4 @@
-"""Votes: who said what about which document."""
+"""Votes of annotators on pairs of documents and classes."""
 
 from __future__ import annotations
 
@@ -26,22 +26,31 @@ LONG_COLUMNS = ("doc", "annotator", "label", "value")
 
 @dataclass(frozen=True, eq=False)
 class Votes(Frozen):
-    """Who said what about which document: one row a judgement, sorted by document, annotator, class.
+    """Votes of annotators on pairs of documents and classes, sorted by document, annotator and class.
 
-    What is not there was not judged: a missing vote is never a "no". Votes come from ``read_votes``, or from
-    ``from_records``, ``from_frame`` or ``from_array``, rather than from the constructor, which checks little.
+    A missing vote means "not judged", never "absent". Make votes with ``read_votes``, ``from_records``, ``from_frame``
+    or ``from_array``; the constructor checks little.
 
     Attributes
     ----------
-    doc, annotator, label
-        Positions in ``doc_ids``, ``annotators`` and ``classes``, one a vote.
-    value
-        1 for "present" and 0 for "absent", one a vote.
-    doc_ids, annotators, classes
-        Names, those without votes included.
-    abstained
-        (document, annotator) pairs where somebody looked at a document and judged nothing, which differs both from the
-        empty set (a 0 for every class) and from never having looked.
+    doc, annotator, label : int32 arrays of shape (n_votes,)
+        Positions in ``doc_ids``, ``annotators`` and ``classes``.
+    value : int8 array of shape (n_votes,)
+        1 for "present" and 0 for "absent".
+    doc_ids, annotators, classes : arrays of str
+        Names, including those without votes.
+    abstained : int32 array of shape (n_abstentions, 2)
+        Pairs (document, annotator) of an annotator who looked at a document and judged nothing. This differs from
+        judging every class as absent and from not having looked.
+
+    Examples
+    --------
+    >>> from palda import Votes
+    >>> votes = Votes.from_records([("d1", "ann", "trade", 1), ("d1", "bob", "trade", 0), ("d1", "bob", "ships", 1)])
+    >>> len(votes), votes.annotators.tolist(), votes.classes.tolist()
+    (3, ['ann', 'bob'], ['ships', 'trade'])
+    >>> votes.per_pair().tolist(), votes.yes_per_pair().tolist()
+    ([[1, 2]], [[1, 1]])
     """
 
     doc: NDArray[np.int32]
@@ -73,38 +82,38 @@ class Votes(Frozen):
 
     @property
     def n_docs(self) -> int:
-        """Documents, those without votes included."""
+        """Number of documents, including those without votes."""
         return len(self.doc_ids)
 
     @property
     def n_annotators(self) -> int:
-        """Annotators, those without votes included."""
+        """Number of annotators, including those without votes."""
         return len(self.annotators)
 
     @property
     def n_classes(self) -> int:
-        """Classes, those without votes included."""
+        """Number of classes, including those without votes."""
         return len(self.classes)
 
     @cached_property
     def doc_starts(self) -> NDArray[np.int64]:
-        """Votes of document d are rows ``doc_starts[d]:doc_starts[d + 1]``."""
+        """(documents + 1,): the votes on document d are rows ``doc_starts[d]:doc_starts[d + 1]``."""
         return np.searchsorted(self.doc, np.arange(self.n_docs + 1)).astype(np.int64)
 
     @cached_property
     def pair(self) -> NDArray[np.int64]:
-        """Position of every vote in a table (documents, classes)."""
+        """(votes,): position of each vote in a flattened table (documents, classes)."""
         pair = self.doc.astype(np.int64)
         pair *= self.n_classes
         pair += self.label
         return pair
 
     def per_pair(self) -> NDArray[np.int64]:
-        """How many votes each (document, class) pair has."""
+        """(documents, classes): number of votes per pair."""
         return self._pair_counts(None)
 
     def yes_per_pair(self) -> NDArray[np.int64]:
-        """How many votes for "present" each (document, class) pair has."""
+        """(documents, classes): number of votes for "present" per pair."""
         return self._pair_counts(self.value == 1)
 
     def _pair_counts(self, which: NDArray[np.bool_] | None) -> NDArray[np.int64]:
@@ -112,13 +121,13 @@ class Votes(Frozen):
         return np.bincount(pair, minlength=self.n_docs * self.n_classes).reshape(self.n_docs, self.n_classes)
 
     def per_annotator(self) -> NDArray[np.int64]:
-        """How many votes each annotator gave."""
+        """(annotators,): number of votes per annotator."""
         return np.bincount(self.annotator, minlength=self.n_annotators)
 
     def take(self, rows: Rows) -> Votes:
-        """Votes on some documents, which are renumbered; annotators and classes stay as they are.
+        """Votes on some documents, which are renumbered; annotators and classes stay the same.
 
-        A slice with step 1, as shards use, copies nothing but the renumbered document column.
+        A slice with step 1 copies only the column of documents.
         """
         rows = selection(rows)
         doc_ids = self.doc_ids[rows]
@@ -162,13 +171,13 @@ class Votes(Frozen):
             return self.abstained
         position = np.full(self.n_docs, -1, dtype=np.int32)
         position[chosen] = np.arange(len(chosen), dtype=np.int32)
-        moved = np.column_stack((position[self.abstained[:, 0]], self.abstained[:, 1]))
-        moved = moved[moved[:, 0] >= 0]
-        return moved[np.lexsort((moved[:, 1], moved[:, 0]))]
+        pairs = np.column_stack((position[self.abstained[:, 0]], self.abstained[:, 1]))
+        pairs = pairs[pairs[:, 0] >= 0]
+        return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
 
     @classmethod
     def assembled(cls, *parts: Any) -> Votes:
-        """Votes from fields that are known to be right: sorted, and no name twice. Looking at names takes its time."""
+        """Votes from fields that are known to be valid (sorted, no duplicate names); skips the checks."""
         votes = object.__new__(cls)
         for spec, part in zip(fields(cls), parts, strict=True):
             object.__setattr__(votes, spec.name, part)
@@ -177,7 +186,7 @@ class Votes(Frozen):
 
     @classmethod
     def empty(cls, doc_ids: Iterable[object], classes: Iterable[object], annotators: Iterable[object] = ()) -> Votes:
-        """No votes at all, on named documents and classes."""
+        """No votes, with given documents, classes and annotators."""
         nothing = np.empty(0, dtype=np.int32)
         return cls(
             nothing,
@@ -204,25 +213,25 @@ class Votes(Frozen):
         duplicates: validation.DuplicateRule = "error",
         where: validation.SourceLocation | None = None,
     ) -> Votes:
-        """Votes from positions into the three axes; every reader ends here.
+        """Votes from positions on the three axes; all readers use it.
 
-        A record with ``value`` -1 is a look without a judgement (its ``label`` may be -1 too): it becomes an
-        abstention unless the same annotator judged something else in that document.
+        A record with ``value`` -1 has no judgement (its ``label`` may be -1 too): it becomes an abstention unless the
+        same annotator judged another class of that document.
         """
         where = where or validation.SourceLocation()
         n_annotators, n_classes = max(len(annotators), 1), max(len(classes), 1)
         if len(doc_ids) * n_annotators * n_classes > np.iinfo(np.int64).max:
             raise DataError(
-                f"{len(doc_ids)} documents x {n_annotators} annotators x {n_classes} classes are more than can be "
-                "numbered; are the columns mixed up?"
+                f"{len(doc_ids)} documents x {n_annotators} annotators x {n_classes} classes are too many "
+                "to be numbered; are the columns mixed up?"
             )
-        look = doc.astype(np.int64) * n_annotators + annotator
-        seen_only = np.empty(0, dtype=np.int64)
+        view = doc.astype(np.int64) * n_annotators + annotator
+        abstentions = np.empty(0, dtype=np.int64)
         if len(value) and value.min() == validation.BLANK:
             judged = np.flatnonzero(value != validation.BLANK)
-            seen_only = np.setdiff1d(look, look[judged])
+            abstentions = np.setdiff1d(view, view[judged])
             doc, annotator, label, value = doc[judged], annotator[judged], label[judged], value[judged]
-            look = look[judged]
+            view = view[judged]
             time = None if time is None else time[judged]
             where = where.subset(judged)
 
@@ -234,7 +243,7 @@ class Votes(Frozen):
             )
 
         kept = validation.keep_one_vote_each(
-            look * n_classes + label,
+            view * n_classes + label,
             value.astype(np.int8, copy=False),
             time=time,
             rule=duplicates,
@@ -249,7 +258,7 @@ class Votes(Frozen):
             doc_ids,
             annotators,
             classes,
-            np.column_stack(np.divmod(seen_only, n_annotators)).astype(np.int32),
+            np.column_stack(np.divmod(abstentions, n_annotators)).astype(np.int32),
         )
 
     @classmethod
@@ -261,7 +270,7 @@ class Votes(Frozen):
         annotators: Iterable[object] | None = None,
         classes: Iterable[object] | None = None,
     ) -> Votes:
-        """Votes from a (documents, annotators, classes) array of 1, 0, and -1 or NaN for no judgement."""
+        """Votes from an array (documents, annotators, classes) of 1, 0, and -1 or NaN for no judgement."""
         votes = np.asarray(array)
         if votes.ndim != 3 or votes.dtype.kind not in "biuf":
             raise DataError(
@@ -290,7 +299,7 @@ class Votes(Frozen):
         records: Iterable[Sequence[object] | Mapping[str, object]],
         **options: Any,
     ) -> Votes:
-        """Votes from rows (doc, annotator, label, value), as tuples or as mappings; options as ``from_frame``."""
+        """Votes from rows (doc, annotator, label, value), as tuples or mappings, with the options of ``from_frame``."""
         import pandas as pd
 
         rows = list(records)
@@ -316,11 +325,11 @@ class Votes(Frozen):
         declared: bool = True,
         **columns: str | None,
     ) -> Votes:
-        """Votes from a long frame: a row a judgement, in columns doc, annotator, label, value (or their aliases).
+        """Votes from a long data frame: one row per vote, columns doc, annotator, label, value (or usual other names).
 
-        Documents keep the order of ``documents`` (any object with ``doc_ids``, or the ids), else of a categorical
-        column's categories, else of first appearance. Annotators and classes are sorted unless categorical or given.
-        ``doc=``, ``annotator=``, ``label=``, ``value=`` and ``time=`` name columns that no alias finds.
+        Documents have the order of ``documents`` (any object with ``doc_ids``, or the ids), else of the categories of a
+        categorical column, else of first appearance. Annotators and classes are sorted unless categorical or given.
+        ``doc=``, ``annotator=``, ``label=``, ``value=`` and ``time=`` name the columns if needed.
         """
         records = VoteRecords.from_frame(
             frame,
@@ -334,17 +343,17 @@ class Votes(Frozen):
         return records.votes(duplicates)
 
     def to_frame(self) -> pd.DataFrame:
-        """Votes as a long frame; its categorical columns carry all names, so ``from_frame`` gives the same votes back.
+        """Votes as a long data frame; its categorical columns have all names, so ``from_frame`` returns equal votes.
 
-        An abstention is a row with neither label nor value.
+        An abstention is a row without label and value.
         """
         import pandas as pd
 
-        n_silent = len(self.abstained)
+        n_abstained = len(self.abstained)
         doc = np.concatenate((self.doc, self.abstained[:, 0]))
         annotator = np.concatenate((self.annotator, self.abstained[:, 1]))
-        label = np.concatenate((self.label, np.full(n_silent, -1, dtype=np.int32)))
-        value = pd.array(np.concatenate((self.value, np.zeros(n_silent, dtype=np.int8))), dtype="Int8")
+        label = np.concatenate((self.label, np.full(n_abstained, -1, dtype=np.int32)))
+        value = pd.array(np.concatenate((self.value, np.zeros(n_abstained, dtype=np.int8))), dtype="Int8")
         value[len(self) :] = pd.NA
         return pd.DataFrame(
             {
@@ -358,10 +367,9 @@ class Votes(Frozen):
 
 @dataclass(frozen=True)
 class VoteRecords:
-    """Rows of a file of votes as positions into three axes, before it is settled what counts where some disagree.
+    """Rows of a file of votes as positions on three axes, before duplicates are resolved.
 
-    A ``value`` of -1 is a look without a judgement. With ``unite``, the rows of one annotator on one document are one
-    answer, to which each adds.
+    A ``value`` of -1 means no judgement. With ``unite``, the rows of one annotator on one document form one answer.
     """
 
     doc: NDArray[np.integer[Any]]
@@ -377,7 +385,7 @@ class VoteRecords:
 
     def votes(self, duplicates: validation.DuplicateRule = "error") -> Votes:
         """Votes after duplicates are resolved."""
-        records = self._subset(self._united()) if self.unite else self
+        records = self._subset(self._merged_rows()) if self.unite else self
         return Votes.from_codes(
             records.doc, records.annotator, records.label, records.value, doc_ids=self.doc_ids,
             annotators=self.annotators, classes=self.classes, time=records.time, duplicates=duplicates,
@@ -390,8 +398,8 @@ class VoteRecords:
             self, **columns, time=None if self.time is None else self.time[rows], where=self.where.subset(rows)
         )
 
-    def _united(self) -> NDArray[np.int64]:
-        """For each annotator, document and class the row that says most: present rather than absent."""
+    def _merged_rows(self) -> NDArray[np.int64]:
+        """One row per annotator, document and class: "present" takes precedence over "absent"."""
         key = self.doc.astype(np.int64) * len(self.annotators) + self.annotator
         key = key * (len(self.classes) + 1) + self.label + 1
         order = np.lexsort((-self.value, key))
@@ -411,7 +419,7 @@ class VoteRecords:
         declared: bool = True,
         **columns: str | None,
     ) -> VoteRecords:
-        """Records of a long frame, as ``Votes.from_frame`` reads it."""
+        """Records of a long data frame, with the options of ``Votes.from_frame``."""
         from palda.data.columns import codes_of, require_columns, roles, times_of, values_of
 
         where = where or validation.SourceLocation(first_row=0)

@@ -1,4 +1,4 @@
-"""Annotations, one person's answer for one document, and how a pile of them becomes a ``Dataset``."""
+"""Annotations (the answer of one person about one document) and their conversion to a ``Dataset``."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ __all__ = ["Annotation", "dataset_from_annotations", "records_from_matrix"]
 
 @dataclass(frozen=True)
 class Annotation:
-    """What one annotator answered about one document.
+    """Answer of one annotator about one document.
 
-    ``present`` None means a look without a judgement; an empty ``present`` is the empty set: no class applies.
-    ``absent`` None means that every class not named is absent; a collection names the classes judged absent, and the
-    rest were not judged.
+    ``present`` is None for an abstention and empty if no class applies. If ``absent`` is None, every class that is not
+    present is absent; otherwise ``absent`` has the classes judged absent, and the rest were not judged.
     """
 
     doc: str
@@ -47,10 +46,10 @@ def dataset_from_annotations(
     duplicates: validation.DuplicateRule = "error",
     fields: Mapping[str, NDArray[Any]] | None = None,
 ) -> Dataset:
-    """Dataset over the documents of ``texts`` (those nobody judged included) from votes and gold annotations.
+    """Dataset over all documents of ``texts`` from votes and gold annotations.
 
-    The classes are the given ones, else all that any annotation names, sorted. With ``partial``, a class that an
-    annotation does not name was not judged.
+    The classes are the given ones, else all that occur in an annotation, sorted. With ``partial``, a class that an
+    annotation does not name is not judged.
     """
     where = validation.SourceLocation(file, np.array([annotation.row for annotation in annotations], dtype=np.int64))
     axis = _class_axis(annotations, classes, where)
@@ -64,10 +63,10 @@ def dataset_from_annotations(
             where.fail("the annotator is blank; every annotation needs one", record)
     voters = [annotation.annotator for annotation in annotations if not annotation.gold]
     annotators = names_array(sorted(set(voters)))
-    who = {name: position for position, name in enumerate(annotators)}
+    position = {name: position for position, name in enumerate(annotators)}
     votes = records_from_matrix(
         doc[~is_gold],
-        np.array([who[name] for name in voters], dtype=np.int64),
+        np.array([position[name] for name in voters], dtype=np.int64),
         matrix[~is_gold],
         doc_ids=doc_ids,
         annotators=annotators,
@@ -93,12 +92,12 @@ def records_from_matrix(
     time: NDArray[np.float64] | None = None,
     unite: bool = False,
 ) -> VoteRecords:
-    """Records of one row an annotation: ``matrix[a, c]`` is 1, 0, or -1 for no judgement; an all -1 row abstains."""
+    """Records of a matrix with one row per annotation: 1, 0, or -1 for no judgement; a row of -1 is an abstention."""
     record, label = np.nonzero(matrix != validation.BLANK)
-    silent = np.flatnonzero((matrix == validation.BLANK).all(axis=1))
-    value = np.concatenate((matrix[record, label], np.full(len(silent), validation.BLANK, dtype=np.int8)))
-    record = np.concatenate((record, silent))
-    label = np.concatenate((label, np.full(len(silent), -1)))
+    abstaining = np.flatnonzero((matrix == validation.BLANK).all(axis=1))
+    value = np.concatenate((matrix[record, label], np.full(len(abstaining), validation.BLANK, dtype=np.int8)))
+    record = np.concatenate((record, abstaining))
+    label = np.concatenate((label, np.full(len(abstaining), -1)))
     time = None if time is None else time[record]
     return VoteRecords(
         doc[record], annotator[record], label, value, doc_ids, annotators, classes, where.subset(record), time, unite
@@ -133,7 +132,7 @@ def _vote_matrix(annotations: Sequence[Annotation], axis: Strings, *, partial: b
 
 
 def _times(annotations: Sequence[Annotation]) -> NDArray[np.float64] | None:
-    """Times only when every annotation has one: a mixture cannot be ordered."""
+    """Times if every annotation has one, else None."""
     times = [annotation.time for annotation in annotations]
     return None if None in times or not times else np.array(times, dtype=np.float64)
 

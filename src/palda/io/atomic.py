@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, even if the process is killed or the machine stops."""
+"""Atomic writes: a file is complete or absent, even if the process is killed or the machine stops."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["replacing"]
 
 @contextmanager
 def replacing(target: Path, *, unique: bool = True) -> Iterator[Path]:
-    """A hidden file to write; it takes the target's name once it is safely on the disk, and vanishes if that fails.
+    """Path of a temporary file to write; it is synced and renamed to ``target`` at the end, and deleted on failure.
 
-    Several processes may replace the same target at a time, unless the hidden file's name is not ``unique``: then one
-    that a kill has left behind is overwritten by the next attempt.
+    With ``unique``, several processes may replace the same target at a time. Without it, a file left behind by a killed
+    process is overwritten by the next attempt.
     """
-    mark = f".{secrets.token_hex(4)}" if unique else ""
-    unfinished = target.with_name(f".{target.name}{mark}.part")
+    suffix = f".{secrets.token_hex(4)}" if unique else ""
+    unfinished = target.with_name(f".{target.name}{suffix}.part")
     try:
         yield unfinished
         _sync(unfinished)

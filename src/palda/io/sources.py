@@ -316,7 +316,7 @@ def stream_documents(
             before = _row_of(found.doc_ids[place], path, str(id), size, encoding, table.where.row(place))
             if before is not None:
                 name = validation.shown(found.doc_ids[place])
-                table.where.fail(f"the id {name} is in row {before} already; ids must differ", place, id)
+                table.where.fail(f"duplicate id {name}, which is in row {before} too", place, id)
         yield DocumentChunk(found, share)
 
 

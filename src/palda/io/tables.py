@@ -50,36 +50,50 @@ __all__ = ["VoteTable", "read_documents", "read_votes", "vote_rows", "warn_about
 def read_documents(
     source: Source,
     *,
-    id: str | None = None,  # noqa: A002 - the natural word at the call
+    id: str | None = None,  # noqa: A002 - the name that users expect
     text: str | Sequence[str] | None = None,
     encoding: str | None = None,
 ) -> Documents | Values:
-    """Documents from a table with a column of ids and a column of text, or ids and numeric features.
+    """Read documents from a table with a column of ids and a column of text, or ids and numeric features.
 
     Parameters
     ----------
-    source
-        Path of a CSV, TSV, JSON lines or Parquet file (each also gzipped), or a data frame.
-    id
-        Column of ids, by default the first of ``doc``, ``doc_id``, ``id``, ``task``, ``item`` and the like.
-    text
-        Column of text, or several that are joined; by default ``text``, ``body``, ``content`` and the like, or the
-        only column that is not numeric. A table of numbers without any text gives ``Values``.
-    encoding
+    source : path or DataFrame
+        CSV, TSV, JSON lines or Parquet file (each also gzipped), or a data frame.
+    id : str, optional
+        Column of ids. By default the first of ``doc``, ``doc_id``, ``id``, ``task``, ``item`` and the like.
+    text : str or sequence of str, optional
+        Column of text, or several that are concatenated. By default ``text``, ``body``, ``content`` and the like, or
+        the only column that is not numeric.
+    encoding : str, optional
         Encoding of a text file that is not UTF-8.
 
     Returns
     -------
     Documents or Values
-        In file order. Other columns are kept in ``Documents.fields``. Blank texts are kept: they are documents
-        about which only the votes say anything.
+        In file order; ``Values`` if all columns are numbers. Other columns are kept in ``Documents.fields``. Documents
+        with a blank text are kept.
+
+    Raises
+    ------
+    DataError
+        If the table has no ids, duplicate ids, or several candidates for the text.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from palda import read_documents
+    >>> table = pd.DataFrame({"doc": ["d1", "d2"], "text": ["ships carry wheat", "wheat prices"], "year": [1986, 1987]})
+    >>> documents = read_documents(table)
+    >>> list(documents.texts), list(documents.fields["year"])
+    (['ships carry wheat', 'wheat prices'], [1986, 1987])
     """
     table = as_table(source, encoding)
     frame, where = table.frame, table.where
     column = validation.find_column(list(frame.columns), "doc", id, where)
     if column is None:
         header = validation.listed(frame.columns)
-        where.fail(f"no column of document ids among {header}; name one 'doc' or pass id='...': votes are joined by id")
+        where.fail(f"no column of document ids among {header}; name one 'doc' or pass id='...'")
     doc_ids = _document_ids(frame[column], where)
     rest = [name for name in frame.columns if name != column]
     chosen = _text_columns(frame, rest, text, where)
@@ -98,11 +112,11 @@ def _document_ids(column: pd.Series[Any], where: validation.SourceLocation) -> S
     blank = [record for record, name in enumerate(doc_ids) if not name]
     if blank:
         where.fail("the document id is blank", blank[0], str(column.name))
-    twice = validation.first_duplicate(doc_ids) if len(set(doc_ids)) < len(doc_ids) else None
-    if twice is not None:
+    duplicate = validation.first_duplicate(doc_ids) if len(set(doc_ids)) < len(doc_ids) else None
+    if duplicate is not None:
         where.fail(
-            f"the id {validation.shown(doc_ids[twice[1]])} is in row {where.row(twice[0])} already; ids must differ",
-            twice[1],
+            f"duplicate id {validation.shown(doc_ids[duplicate[1]])}, which is in row {where.row(duplicate[0])} too",
+            duplicate[1],
             str(column.name),
         )
     return doc_ids
@@ -111,7 +125,7 @@ def _document_ids(column: pd.Series[Any], where: validation.SourceLocation) -> S
 def _text_columns(
     frame: pd.DataFrame, rest: list[str], given: str | Sequence[str] | None, where: validation.SourceLocation
 ) -> list[str]:
-    """Columns that hold the text; none when the table is all numbers."""
+    """Columns that hold the text; empty if all columns are numbers."""
     if given is not None:
         wanted = [given] if isinstance(given, str) else list(given)
         return [name for name in (validation.find_column(rest, "text", column, where) for column in wanted) if name]
@@ -122,7 +136,7 @@ def _text_columns(
     if len(words) > 1:
         where.fail(f"which column is the text? choose one of {validation.listed(words)} with text='...'")
     if not rest:
-        where.fail("there is no column besides the ids; add a text or features")
+        where.fail("there is no column besides the ids; add a column of text or of features")
     return words
 
 
@@ -188,46 +202,62 @@ def read_votes(
     encoding: str | None = None,
     **columns: str | None,
 ) -> Votes:
-    """Votes from a table in any of three layouts, told apart by the header.
+    """Read votes from a table in one of three layouts, recognised by the header.
 
-    - long: ``doc, annotator, label, value``, a row a judgement; the value is 1, 0 or blank;
+    - long: ``doc, annotator, label, value``, one row per vote; the value is 1, 0 or blank;
     - wide: ``doc, annotator, <class>, <class>, ...`` with 1, 0 or blank in the cells;
-    - lists: ``doc, annotator, labels`` with a JSON list or ``a;b`` in the cells; classes not named are absent. A column
-      ``label`` without a value column works too: the rows of one annotator on one document unite.
+    - lists: ``doc, annotator, labels`` with a JSON list or ``a;b`` in the cells; classes that are not named are absent.
+      A column ``label`` without a value column also works: the rows of an annotator on a document form one list.
 
-    Usual other names are understood (``task``, ``item``, ``doc_id``; ``worker``, ``rater_id``, ``completed_by``).
+    Other usual column names are recognised (``task``, ``item``, ``doc_id``; ``worker``, ``rater_id``,
+    ``completed_by``).
 
     Parameters
     ----------
-    source
-        Path of a CSV, TSV, JSON lines or Parquet file (each also gzipped), or a data frame.
-    documents
-        What the votes are about: anything with ``doc_ids``, or the ids. Its documents without votes are kept; a vote on
-        any other document is an error. By default the documents are those that occur, in order of appearance.
-    classes
-        Names of the classes in the order wanted; a vote on any other is an error. By default those that occur, sorted.
-    layout
-        ``"long"``, ``"wide"`` or ``"lists"`` when the header misleads.
-    partial
-        In lists, a class not named was not judged, rather than absent.
-    present_at
-        The cells are scores, and a score from here up means "present".
-    ignore
+    source : path or DataFrame
+        CSV, TSV, JSON lines or Parquet file (each also gzipped), or a data frame.
+    documents : Documents, Corpus, Values or iterable of str, optional
+        The documents, or their ids. Documents without votes are kept; a vote on any other document is an error. By
+        default the documents that occur, in order of appearance.
+    classes : iterable of str, optional
+        Classes in the wanted order; a vote on any other class is an error. By default those that occur, sorted.
+    layout : {"auto", "long", "wide", "lists"}, default "auto"
+        Layout of the table, if the header is misleading.
+    partial : bool, default False
+        In lists, treat classes that are not named as not judged (default: absent).
+    present_at : float, optional
+        Cells are scores; a score of at least this value means "present".
+    ignore : collection of str, optional
         Columns to leave out.
-    duplicates
-        What counts when one annotator voted differently on one pair: ``"last"``, ``"first"``, ``"drop"`` (neither) or
-        ``"error"``. Equal votes count once, and of votes with timestamps the latest counts.
-    blank
-        What a blank cell of a list layout means: ``"abstained"`` (no judgement), or ``"none"`` (no class applies, as
-        ``[]`` says). By default it is read as abstained, with a warning.
-    encoding
+    duplicates : {"error", "last", "first", "drop"}, default "error"
+        Vote to keep if an annotator contradicts themselves ("drop": none). Equal votes count once; of votes with
+        timestamps the latest is kept.
+    blank : {"abstained", "none"}, optional
+        Meaning of a blank cell in lists: no judgement, or no class applies (like ``[]``). By default "abstained", with
+        a warning.
+    encoding : str, optional
         Encoding of a text file that is not UTF-8.
-    **columns
-        ``doc=``, ``annotator=``, ``label=``, ``labels=``, ``value=``, ``time=`` name columns that no alias finds.
+    **columns : str
+        ``doc=``, ``annotator=``, ``label=``, ``labels=``, ``value=`` and ``time=`` name the columns, if they do not
+        have one of the usual names.
 
     Returns
     -------
     Votes
+        Sorted by document, annotator and class.
+
+    See Also
+    --------
+    palda.read : Reads exports of labelling platforms too.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from palda import read_votes
+    >>> table = pd.DataFrame({"doc": ["d1", "d1"], "annotator": ["ann", "bob"], "labels": ["trade", "trade;ships"]})
+    >>> votes = read_votes(table)
+    >>> votes.classes.tolist(), votes.yes_per_pair().tolist()
+    (['ships', 'trade'], [[1, 2]])
     """
     if not isinstance(source, (pd.DataFrame, Table)) and is_archive(source):
         raise DataError(
@@ -253,7 +283,7 @@ def read_votes(
 
 
 class VoteTable(NamedTuple):
-    """Records of a table of votes, how it is laid out, and how many cells of lists are blank."""
+    """Records of a table of votes, its layout, and the number and location of blank cells in lists."""
 
     records: VoteRecords
     layout: Layout
@@ -274,7 +304,7 @@ def vote_rows(
     columns: Mapping[str, str | None] | None = None,
     whole: bool = True,
 ) -> VoteTable:
-    """Records of a table, options as in ``read_votes``; of a table that is not ``whole``, no list need name a class."""
+    """Records of a table, with the options of ``read_votes``; a part of a table (not ``whole``) may have no classes."""
     validation.require_choice(layout, ("auto", "long", "wide", "lists"), "layout")
     validation.require_choice(blank, (None, "abstained", "none"), "blank")
     columns = columns or {}
@@ -296,18 +326,18 @@ def vote_rows(
         return VoteTable(_annotation_records(table, found, matrix, names, documents), chosen)
     if present_at is not None:
         raise DataError("present_at needs scores, but the votes are lists of classes", file=table.where.file)
-    matrix, names, silent = _list_matrix(table, found, classes, partial=partial, blank=blank, whole=whole)
+    matrix, names, is_blank = _list_matrix(table, found, classes, partial=partial, blank=blank, whole=whole)
     unite = found["labels"] is None
     records = _annotation_records(table, found, matrix, names, documents, unite=unite)
-    if not silent.any():
+    if not is_blank.any():
         return VoteTable(records, chosen)
     column = found["labels"] or found["label"]
-    first = f"{table.where.file or 'votes'}, row {table.where.row(int(np.argmax(silent)))}, column {column!r}"
-    return VoteTable(records, chosen, int(np.count_nonzero(silent)), first)
+    first = f"{table.where.file or 'votes'}, row {table.where.row(int(np.argmax(is_blank)))}, column {column!r}"
+    return VoteTable(records, chosen, int(np.count_nonzero(is_blank)), first)
 
 
 def warn_about_blanks(n_blank: int, first: str) -> None:
-    """Say what blank cells were taken for, as nobody has said what they mean."""
+    """Warn that blank cells were read as abstentions."""
     warnings.warn(
         f"{first}: {n_blank} blank cells were read as abstentions; if they mean that no class applies,"
         " pass blank='none' (or write []), else pass blank='abstained'",
@@ -337,7 +367,7 @@ def _layout(frame: pd.DataFrame, found: dict[str, str | None], given: Mapping[st
 
 
 def _holds_votes(column: pd.Series[Any]) -> bool:
-    """Whether a column holds only 0, 1 and blanks: then "tag" or "category" is the name of a class, not of lists."""
+    """Whether a column has only 0, 1 and blanks: then "tag" or "category" is a class, not a column of lists."""
     votes = [validation.parse_value(cell) for cell in factorize(column)[1]]
     return None not in votes and any(vote != validation.BLANK for vote in votes)
 
@@ -348,7 +378,7 @@ def _wide_matrix(
     taken = {found["doc"], found["annotator"], found["time"]}
     present = [name for name in table.frame.columns if name not in taken]
     if not present:
-        table.where.fail("there is no column with votes; add label and value, labels, or a column for each class")
+        table.where.fail("there is no column with votes; add label and value, labels, or one column per class")
     names = names_array(sorted(present)) if classes is None else given_axis(classes, "class")
     known = set(names)
     for column in present:
@@ -372,7 +402,7 @@ def _list_matrix(
     blank: Literal["abstained", "none"] | None,
     whole: bool,
 ) -> tuple[NDArray[np.int8], Strings, NDArray[np.bool_]]:
-    """What each row says about each class, the classes, and which rows are blank."""
+    """Votes (rows, classes), the classes, and which rows are blank."""
     column = found["labels"] or found["label"]
     if column is None:
         table.where.fail("no column of class lists; name it 'labels' or pass labels='...'")
@@ -385,7 +415,7 @@ def _list_matrix(
     found_names = sorted({name for names in sets if names is not None for name in names})
     axis = names_array(found_names) if classes is None else given_axis(classes, "class")
     if not len(axis) and whole:
-        table.where.fail("no class is named in any list; say which there are with classes=[...]", column=column)
+        table.where.fail("no list names a class; pass them with classes=[...]", column=column)
     unknown = set(found_names) - set(axis)
     if unknown:
         cell, name = next((cell, name) for cell, names in enumerate(sets) for name in names or () if name in unknown)
@@ -398,12 +428,12 @@ def _list_matrix(
             if not partial:
                 rows[cell] = 0
             rows[cell, [place[name] for name in names or ()]] = 1
-    silent = np.array([names is None for names in sets])[codes]
-    return rows[codes], axis, silent
+    is_blank = np.array([names is None for names in sets])[codes]
+    return rows[codes], axis, is_blank
 
 
 def _label_set(cell: object) -> list[str] | Literal["broken"] | None:
-    """Classes that a cell names; None when it is blank."""
+    """Classes in a cell; None if it is blank."""
     if isinstance(cell, (list, tuple, set, frozenset, np.ndarray)):
         return _names(list(cell))
     if validation.is_blank(cell):
@@ -420,7 +450,7 @@ def _label_set(cell: object) -> list[str] | Literal["broken"] | None:
 
 
 def _python_list(text: str) -> list[str] | Literal["broken"]:
-    """What ``str(["a", "b"])`` leaves in a CSV file; literals only, nothing is executed."""
+    """List written by Python's ``str(["a", "b"])``; literals only, nothing is executed."""
     try:
         return _names(ast.literal_eval(text))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -442,7 +472,7 @@ def _annotation_records(
     *,
     unite: bool = False,
 ) -> VoteRecords:
-    """Records from one row of ``matrix`` an answer; with ``unite``, all of one annotator on one document are one."""
+    """Records of a matrix with one row per answer; ``unite`` merges the answers of an annotator on a document."""
     frame, where = table.frame, table.where
     doc, doc_ids = codes_of(frame[found["doc"]], "document", documents, where, by_name=False, declared=table.declared)
     annotator, annotators = codes_of(frame[found["annotator"]], "annotator", None, where, declared=table.declared)

@@ -163,7 +163,7 @@ def annotators(
     [0.9, 0.2, 0.0]
     """
     validation.require_count(n_classes, "n_classes")
-    validation.require_count(n_spammers, "n_spammers", least=0)
+    validation.require_count(n_spammers, "n_spammers", minimum=0)
     validation.require_choice(behaviour, get_args(Behaviour), "behaviour")
     validation.require_choice(spammer_answer, get_args(SpammerAnswer), "spammer_answer")
     validation.require_number(reluctance, -10, 10, "reluctance")

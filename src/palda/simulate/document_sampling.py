@@ -341,7 +341,7 @@ def _profiles(class_prior: ArrayLike, weights: ArrayLike | None, n_classes: int)
 
 def random_stream(seed: int, purpose: str) -> np.random.Generator:
     """Random generator for one purpose; the same seed gives independent numbers for another purpose."""
-    validation.require_count(seed, "seed", least=0)
+    validation.require_count(seed, "seed", minimum=0)
     return np.random.default_rng([int(seed), *purpose.encode()])
 
 

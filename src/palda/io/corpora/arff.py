@@ -1,4 +1,4 @@
-"""ARFF files with several labels, as Mulan keeps them: attributes and rows in one file, names of the labels in XML."""
+"""ARFF files with several labels per row, as in Mulan: attributes and rows in one file, label names in an XML file."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ __all__ = ["read_arff"]
 def read_arff(
     path: PathLike, labels_xml: PathLike | None = None, *, label_names: Iterable[str] | None = None
 ) -> Dataset:
-    """Features and labels from an ARFF file, dense or sparse, gzipped or not.
+    """Read features and gold labels from an ARFF file, dense or sparse, gzipped or not.
 
     Parameters
     ----------
-    path
+    path : str or path-like
         The ARFF file. Attributes are numeric or nominal; strings, dates and relations are refused.
-    labels_xml
-        Mulan's label file, which names the attributes that are labels; the classes keep their order in the ARFF file.
-    label_names
-        Names of the labels in the order wanted, in place of the XML file. With neither there are no classes.
+    labels_xml : str or path-like, optional
+        Mulan's XML file with the attributes that are labels. Classes keep their order in the ARFF file.
+    label_names : iterable of str, optional
+        Labels in the wanted order, instead of the XML file. With neither there are no classes.
 
     Returns
     -------
     Dataset
-        If every feature is nominal with the values 0 and 1, a ``Corpus`` whose words are the attributes' names (a
-        missing word is not counted); otherwise ``Values``, with NaN for what is missing. Labels are 1, 0, and -1 where
-        the file has "?". Rows have no names in ARFF, so the documents are numbered from 0.
+        If every feature is nominal with the values 0 and 1, a ``Corpus`` whose words are the names of the attributes (a
+        missing value counts 0); otherwise ``Values``, with NaN for missing values. Gold labels are 1, 0, and -1 for
+        "?". ARFF rows have no ids, so documents are numbered from 0.
     """
     name = file_name(path)
     attributes, rows = _parse(_decoded(read_bytes(path)), name)
@@ -61,7 +61,7 @@ def read_arff(
 
 @dataclass(frozen=True)
 class _Attribute:
-    """A column: its name and, if it is nominal, the numbers its values stand for."""
+    """Name of a column and, if it is nominal, the number of each value."""
 
     name: str
     codes: dict[str, float] | None = None
@@ -71,12 +71,12 @@ class _Attribute:
         return self.codes is not None and set(self.codes.values()) <= {0.0, 1.0}
 
     @property
-    def left_out(self) -> float:
-        """What a sparse row means by leaving the attribute out: 0, or a nominal attribute's first value."""
+    def default(self) -> float:
+        """Value of the attribute if a sparse row omits it: 0, or the first value of a nominal attribute."""
         return 0.0 if self.codes is None else next(iter(self.codes.values()))
 
     def number(self, cell: str) -> float | None:
-        """What a cell says: NaN if it is missing, None if it makes no sense here."""
+        """Value of a cell: NaN if it is missing, None if it is invalid."""
         if self.codes is not None and cell in self.codes:
             return self.codes[cell]
         if cell == "?":
@@ -87,7 +87,7 @@ class _Attribute:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Lines of data and where they stand in the file."""
+    """Lines of data and their row numbers in the file."""
 
     lines: list[str]
     numbers: list[int]
@@ -99,14 +99,14 @@ _DECLARATION = re.compile(rf"""({_QUOTED}|[^\s'"{{}},%][^\s{{]*)\s*(.*)""", re.D
 _CELL = re.compile(rf"""(?:[^,'"]+|{_QUOTED})*""", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
-_NOT_PLAINLY_NUMBERS = re.compile(r"[^0-9eE+\-.,\s?]")
+_NOT_A_NUMBER = re.compile(r"[^0-9eE+\-.,\s?]")
 
 
 # The header
 
 
 def _decoded(data: bytes) -> str:
-    """ARFF names no encoding: UTF-8 if it is valid, else Latin-1, which any bytes are."""
+    """Text of a file without a declared encoding: UTF-8 if it is valid, else Latin-1."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -126,7 +126,7 @@ def _parse(text: str, name: str) -> tuple[list[_Attribute], _Rows]:
                 _check_names(attributes, name)
                 return attributes, _data_lines(lines, row)
             case word if word and word != "@relation" and not word.startswith("%"):
-                raise DataError(f"{validation.shown(line.strip())} is no line of an ARFF header", file=name, row=row)
+                raise DataError(f"{validation.shown(line.strip())} is not a line of an ARFF header", file=name, row=row)
     raise DataError("there is no @data line; is it an ARFF file?", file=name)
 
 
@@ -189,7 +189,7 @@ def _unquoted(cell: str) -> str:
 
 
 def _cells(line: str) -> list[str] | None:
-    """Cells between the commas that no quotes enclose; None if a quote is never closed."""
+    """Cells between commas outside of quotes; None if a quote is never closed."""
     if "'" not in line and '"' not in line:
         return [cell.strip() for cell in line.split(",")]
     cells: list[str] = []
@@ -219,10 +219,10 @@ def _read_rows(rows: _Rows, attributes: Sequence[_Attribute], name: str) -> Any:
 
 
 def _plain_numbers(lines: list[str], attributes: Sequence[_Attribute]) -> Floats | None:
-    """Rows that are plainly numbers, read at NumPy's speed; None leaves everything else to the careful reader."""
+    """Rows of plain numbers, read by NumPy; None for all other rows, which ``_careful_numbers`` reads."""
     if not lines:
         return np.empty((0, len(attributes)))
-    if any(map(_NOT_PLAINLY_NUMBERS.search, lines)):
+    if any(map(_NOT_A_NUMBER.search, lines)):
         return None
     try:
         table = np.loadtxt([line.replace("?", "nan") for line in lines], delimiter=",", comments=None, ndmin=2)
@@ -256,9 +256,9 @@ def _sparse_numbers(rows: _Rows, attributes: Sequence[_Attribute], name: str) ->
         numbers += [_number(cell, attributes[column], name, row) for column, cell in pairs.items()]
         ends.append(len(columns))
     shape = len(rows.lines), len(attributes)
-    left_out = np.array([attribute.left_out for attribute in attributes])
-    if left_out.any():
-        table = np.tile(left_out, (len(rows.lines), 1))
+    default = np.array([attribute.default for attribute in attributes])
+    if default.any():
+        table = np.tile(default, (len(rows.lines), 1))
         table[np.repeat(np.arange(len(rows.lines)), np.diff(ends)), columns] = numbers
         return table
     return sparse.csr_array((np.array(numbers, dtype=np.float64), columns, ends), shape=shape)
@@ -274,7 +274,7 @@ def _sparse_pairs(line: str, n_attributes: int, name: str, row: int) -> dict[int
         column = int(position) if position.isascii() and position.isdigit() and len(position) < 10 else n_attributes
         if column >= n_attributes or column in pairs:
             raise DataError(
-                f"{validation.shown(pair)} does not start with a position from 0 to {n_attributes - 1}, new in its row",
+                f"{validation.shown(pair)} does not start with a new position from 0 to {n_attributes - 1}",
                 file=name,
                 row=row,
             )
@@ -325,7 +325,7 @@ def _label_positions(
 def _xml_label_names(path: PathLike) -> list[str]:
     """Names of the labels in Mulan's XML, nested ones included.
 
-    A document type is refused: label files have none, and entities that it could declare expand without bound.
+    A document type is refused: label files have none, and entities declared in it could expand without bound.
     """
     name = file_name(path)
     parser = expat.ParserCreate()

@@ -31,38 +31,44 @@ class Split(NamedTuple):
 
 
 def names() -> tuple[str, ...]:
-    """Names that ``load`` knows."""
+    """Names of the data sets."""
     return tuple(_SOURCES)
 
 
 def load(name: str, *, download: bool = False, folder: str | os.PathLike[str] | None = None, seed: int = 0) -> Split:
-    """Public data set by name, split into training and test part and prepared as in the paper.
+    """Load a public data set, split into training and test part and prepared as in the paper.
 
-    ``"bibtex"`` and ``"enron"`` give counts of words, ``"scene"`` and ``"yeast"`` real values (see ``ValueWords``), all
-    four in the split that Mulan distributes. ``"reuters"`` gives counts made of the raw Reuters-21578 stories:
+    ``"bibtex"`` and ``"enron"`` are word counts, ``"scene"`` and ``"yeast"`` real values (see ``ValueWords``), all four
+    in the split that Mulan distributes. ``"reuters"`` is word counts, made from the raw Reuters-21578 stories:
 
-    1. Stories with TOPICS="YES", at least one topic and a body are taken: 10,369, the number in the paper.
-    2. Their bodies are cut into words without English stop words, reduced to Porter stems, and stems seen more than 50
-       times are kept: 1985 (1996 in the paper). As in the paper the whole collection decides which words these are,
-       test documents included; their labels play no part in it.
-    3. Stories with more than 20 different kept stems stay. (The paper says "more than 20 words"; counting repetitions
-       as well would leave 7506 stories in the end.)
-    4. The ten most frequent topics become the classes, and stories with none of them go: 6558 stay (6547 in the paper).
+    1. Select stories with TOPICS="YES", at least one topic and a body: 10,369, the number in the paper.
+    2. Split the bodies into words without English stop words, reduce them to Porter stems, and keep stems that occur
+       more than 50 times: 1985 (1996 in the paper). As in the paper, the vocabulary comes from the whole collection,
+       including test documents but not their labels.
+    3. Keep stories with more than 20 different stems of the vocabulary. (The paper says "more than 20 words"; counting
+       repetitions as well would leave 7506 stories in the end.)
+    4. The ten most frequent topics are the classes; stories with none of them are dropped: 6558 remain (6547 in the
+       paper).
     5. A random 80% are for training.
 
-    Of the readings of the paper tried, this one comes closest: words of the titles too give 7060 stories and 2086
-    words, no numbers 5580 and 1776. The texts that the corpus carries are titles and bodies.
+    Of the interpretations of the paper that were tried, this one is closest: including the words of titles gives 7060
+    stories and 2086 words, excluding numbers 5580 and 1776. The texts of the corpus are titles and bodies.
 
     Parameters
     ----------
-    name
+    name : str
         One of ``names()``.
-    download
-        Whether files that are not found may be fetched from their public home; each is verified by its checksum.
-    folder
-        Data folder, in place of ``$PALDA_DATA`` and the user's cache; it has a subfolder for each data set.
-    seed
-        Seed of the random split of ``"reuters"``.
+    download : bool, default False
+        Download files that are not found from their public address; each is verified by its checksum.
+    folder : str or path-like, optional
+        Data folder with one subfolder per data set, instead of ``$PALDA_DATA`` and the user's cache.
+    seed : int, default 0
+        Random seed of the split of ``"reuters"``.
+
+    Returns
+    -------
+    Split
+        The data sets ``train`` and ``test``.
     """
     source = _SOURCES.get(name)
     if source is None:
@@ -82,10 +88,10 @@ def _read_part(name: str, part: str, files: Mapping[str, Path]) -> Dataset:
     return Dataset.of(replace(data.corpus, doc_ids=doc_ids), gold=data.gold, classes=data.classes)
 
 
-# Reuters as the paper prepares it
+# Reuters as prepared in the paper
 
-_MORE_THAN_TIMES = 50
-_MORE_THAN_WORDS = 20
+_MIN_COUNT = 51
+_MIN_DIFFERENT_WORDS = 21
 _N_TOPICS = 10
 _TRAINING_SHARE = 0.8
 
@@ -93,7 +99,7 @@ _TRAINING_SHARE = 0.8
 def _prepare_reuters(collection: Dataset, seed: int) -> Split:
     stories, gold = _with_topic_and_body(collection)
     corpus = _stems_of_bodies(stories)
-    long_enough = np.diff(corpus.counts.indptr) > _MORE_THAN_WORDS
+    long_enough = np.diff(corpus.counts.indptr) >= _MIN_DIFFERENT_WORDS
     topics = _most_frequent(gold[long_enough])
     gold = gold[:, topics]
     kept = np.flatnonzero(long_enough & gold.any(axis=1))
@@ -112,30 +118,30 @@ def _with_topic_and_body(collection: Dataset) -> tuple[Documents, NDArray[np.int
 def _stems_of_bodies(stories: Documents) -> Corpus:
     from palda.data import TextWords
 
-    words = TextWords("porter", min_count=_MORE_THAN_TIMES + 1)
+    words = TextWords("porter", min_count=_MIN_COUNT)
     bodies = [text[len(title) :] for text, title in zip(stories, stories.fields["title"], strict=True)]
     counts = words.fit_transform(bodies)
     return Corpus(counts, names_array(words.get_feature_names_out()), stories.doc_ids, stories.texts)
 
 
 def _most_frequent(gold: NDArray[np.int8]) -> NDArray[np.int64]:
-    """Columns of the topics that most stories have, in the order of the columns."""
+    """Columns of the most frequent topics, ascending."""
     return np.sort(np.argsort(-gold.sum(axis=0, dtype=np.int64), kind="stable")[:_N_TOPICS])
 
 
 def _random_split(data: Dataset, seed: int) -> Split:
-    validation.require_count(seed, "seed", least=0)
+    validation.require_count(seed, "seed", minimum=0)
     order = np.random.default_rng(seed).permutation(len(data))
     n_train = round(_TRAINING_SHARE * len(data))
     return Split(data.take(order[:n_train]), data.take(order[n_train:]))
 
 
-# Where the files are
+# Files
 
 
 @dataclass(frozen=True)
 class _Source:
-    """Files of a data set: the folder they are kept in, their public home, and the SHA-256 of each."""
+    """Files of a data set: their folder, their public address, and the SHA-256 of each."""
 
     folder: str
     url: str
@@ -153,7 +159,7 @@ def _find(name: str, source: _Source, folder: str | os.PathLike[str] | None, dow
         looked = " or ".join(str(place / source.folder) for place in places)
         raise PaldaError(
             f"the data set {name!r} is not in {looked}; set PALDA_DATA to the folder that has {source.folder}/ in it, "
-            "or fetch it with download=True"
+            "or download it with download=True"
         )
     return _download(name, source, places[-1] / source.folder)
 
@@ -178,7 +184,7 @@ def _files_in(folder: Path, source: _Source) -> dict[str, Path] | None:
 
 
 def _download(name: str, source: _Source, folder: Path) -> dict[str, Path]:
-    """Fetch every file; each gets its name only once it is complete and its checksum is right."""
+    """Download every file; each is complete and verified before it gets its name."""
     import pooch
 
     found = {}
@@ -187,11 +193,9 @@ def _download(name: str, source: _Source, folder: Path) -> dict[str, Path]:
         try:
             path = pooch.retrieve(url, known_hash=f"sha256:{checksum}", fname=file, path=folder)
         except ValueError:
-            raise PaldaError(
-                f"{url} is not the file that {name!r} is made of (its checksum differs); nothing was kept"
-            ) from None
+            raise PaldaError(f"{url} has the wrong checksum for {name!r}; nothing was saved") from None
         except OSError as failed:
-            raise PaldaError(" ".join(f"{name!r} could not be fetched from {url}: {failed}".split())) from failed
+            raise PaldaError(" ".join(f"{name!r} could not be downloaded from {url}: {failed}".split())) from failed
         found[file] = Path(path)
     return found
 

@@ -24,21 +24,21 @@ __all__ = ["read_reuters"]
 
 
 def read_reuters(source: Source) -> Dataset:
-    """News stories with their topics, from the SGML files of Reuters-21578.
+    """Read the news stories and topics of Reuters-21578 from its SGML files.
 
     Parameters
     ----------
-    source
-        Folder with the ``.sgm`` files (gzipped ones count), one such file, or several.
+    source : path or iterable of paths
+        Folder with the ``.sgm`` files (also gzipped), one such file, or several.
 
     Returns
     -------
     Dataset
-        ``Documents`` in file order, named by their NEWID. A text is its title, then on the next line its body, or what
-        stands in place of one in stories without (``kind`` BRIEF and UNPROC); author and dateline are left out. The
-        fields are ``title``, ``split`` (LEWISSPLIT), ``topics`` (the TOPICS attribute: did the indexers give any?),
-        ``kind`` and ``date``. The classes are all topics that occur, sorted. A story without topics whose TOPICS
-        attribute is not YES was never indexed as far as anyone knows, so its truth is unknown (-1).
+        ``Documents`` in file order; the ids are NEWID. A text is the title, a line break and the body, or the text that
+        replaces the body in stories without one (``kind`` BRIEF and UNPROC); author and dateline are omitted. The
+        fields are ``title``, ``split`` (LEWISSPLIT), ``topics`` (the TOPICS attribute), ``kind`` and ``date``. The
+        classes are all topics that occur, sorted. The labels of a story without topics whose TOPICS attribute is not
+        YES are unknown (-1): it may never have been indexed.
     """
     stories: list[_Story] = []
     home: dict[str, str] = {}
@@ -86,14 +86,14 @@ def _sgml_files(source: Source) -> list[str | os.PathLike[str]]:
         return [source]
     files = sorted(path for path in folder.iterdir() if re.search(r"\.sgml?(\.gz)?$", path.name, re.IGNORECASE))
     if not files:
-        raise DataError("the folder holds no .sgm or .sgm.gz files", file=str(source))
+        raise DataError("the folder has no .sgm or .sgm.gz files", file=str(source))
     return [*files]
 
 
 def _stories(text: str, name: str) -> Iterator[_Story]:
     start = text.find("<REUTERS")
     if start < 0:
-        raise DataError("holds no <REUTERS> story; is it a file of Reuters-21578?", file=name)
+        raise DataError("has no <REUTERS> story; is it a file of Reuters-21578?", file=name)
     row = 1
     counted = 0
     while start >= 0:
@@ -139,12 +139,12 @@ def _attributes(opening: str) -> dict[str, str]:
 
 
 def _element(markup: str, tag: str) -> str:
-    """Content of the first such element, "" if there is none; one that is never closed ends with the markup."""
+    """Content of the first element with this tag, "" if there is none."""
     return markup.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
 
 
 def _outside(markup: str, tags: Iterable[str]) -> str:
-    """What stands outside the first element of each kind."""
+    """Markup without the first element of each tag."""
     for tag in tags:
         before, opening, rest = markup.partition(f"<{tag}>")
         if opening:

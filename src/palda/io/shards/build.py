@@ -274,7 +274,7 @@ def _raise_duplicate_id(sources: Sources, options: ReadOptions, first: int, agai
         if before <= again < before + len(table.frame):
             column = validation.find_column(list(table.frame.columns), "doc", options.id, table.where)
             name = validation.shown(validation.name_text(table.frame[column].iloc[again - before]))
-            problem = f"the id {name} is in row {row} already; ids must differ"
+            problem = f"duplicate id {name}, which is in row {row} too"
             table.where.fail(problem, again - before, column)
         before += len(table.frame)
     raise DataError("changed while it was read", file=file_name(sources.documents))

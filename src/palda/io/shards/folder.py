@@ -1,8 +1,4 @@
-"""Documents and votes in a folder of shards: read as they are needed, so that memory does not grow with them.
-
-``palda shard`` writes such a folder from files, ``write_shards`` from data in memory. A shard is looked over when it is
-first used, so that no position in a damaged file leads outside; ``verify`` compares every byte with its checksum.
-"""
+"""``ShardFolder``: documents, votes and gold labels on disk, read when they are needed."""
 
 from __future__ import annotations
 
@@ -32,19 +28,60 @@ _ALL = slice(None)
 
 
 def is_shards(path: object) -> bool:
-    """Whether there is a folder of shards."""
+    """Whether a path is a shard folder."""
     return isinstance(path, (str, os.PathLike)) and (Path(path) / MANIFEST).is_file()
 
 
 def open_shards(path: str | os.PathLike[str]) -> ShardFolder:
-    """Folder of shards, as ``palda shard`` or ``write_shards`` wrote it; only its manifest is read now."""
+    """Open a folder written by ``palda shard`` or ``write_shards``.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The folder.
+
+    Returns
+    -------
+    ShardFolder
+        Only the manifest is read now; everything else is read when it is used.
+
+    Raises
+    ------
+    DataError
+        If this is not a shard folder, or one of an older version: run ``palda shard`` again.
+    """
     return ShardFolder(open_reader(path))
 
 
 class ShardFolder:
-    """Documents, votes and known labels in a folder; pickled as nothing but its path.
+    """Word counts, votes and gold labels on disk, as ``open_shards`` and ``write_shards`` return them.
 
-    Made by ``open_shards``. Several threads may use one at a time.
+    Estimators accept it instead of data in memory and give the same bits. It is pickled as its path, and several
+    threads may use it. Each shard file is validated when it is first used, so that no position in a damaged file can
+    point out of bounds; ``verify`` compares every byte with its checksum.
+
+    Attributes
+    ----------
+    path : Path
+        The folder.
+    manifest : Manifest
+        Sizes, and the digests of the files.
+    counts : MappedCounts
+        Word counts (documents, words); ``counts[rows]`` is a sparse matrix in memory.
+    votes : MappedVotes
+        Votes; ``votes.take(rows)`` is a ``Votes`` in memory.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from palda import open_shards, write_shards
+    >>> from palda.data import Corpus
+    >>> with tempfile.TemporaryDirectory() as parent:
+    ...     _ = write_shards(f"{parent}/corpus", Corpus.from_counts([[1, 0], [0, 2]], doc_ids=["d1", "d2"]))
+    ...     folder = open_shards(f"{parent}/corpus")
+    ...     folder.verify()
+    ...     folder.ids([1]).tolist(), folder.counts[1:].toarray().tolist()
+    (['d2'], [[0.0, 2.0]])
     """
 
     def __init__(self, reader: ShardReader) -> None:
@@ -52,9 +89,7 @@ class ShardFolder:
         self.path = reader.path
         self.manifest = reader.manifest
         self.counts = MappedCounts(reader)
-        """Counts of words: (documents, words)."""
         self.votes = MappedVotes(reader)
-        """Who said what about which document."""
 
     def __len__(self) -> int:
         return self.manifest.documents
@@ -70,7 +105,7 @@ class ShardFolder:
 
     @property
     def n_docs(self) -> int:
-        """Documents, those without votes included."""
+        """Number of documents, including those without votes."""
         return self.manifest.documents
 
     @property
@@ -90,12 +125,12 @@ class ShardFolder:
 
     @property
     def doc_bounds(self) -> NDArray[np.int64]:
-        """Documents before each shard, and their number."""
+        """(shards + 1,): number of documents before each shard, and in total."""
         return self._reader.doc_bounds
 
     @cached_property
     def words(self) -> TextWords | ValueWords | None:
-        """What turns new documents into counts, if the folder knows."""
+        """The fitted transformer from documents to counts, if the folder has it."""
         if WORDS not in self.manifest.files:
             return None
         from palda.data import words_from_arrays
@@ -111,39 +146,39 @@ class ShardFolder:
 
     @property
     def X(self) -> MappedCounts:  # noqa: N802 - scikit-learn's name
-        """What an estimator eats."""
+        """Counts, as estimators take them."""
         return self.counts
 
     @property
     def doc_ids(self) -> Strings:
-        """Names of all documents, read anew each time."""
+        """Ids of all documents, read anew each time."""
         return self.ids(_ALL)
 
     def ids(self, rows: Rows = _ALL) -> Strings:
-        """Names of some documents."""
+        """Ids of some documents."""
         return self._reader.strings("ids", rows)
 
     @property
     def has_texts(self) -> bool:
-        """Whether the folder holds the texts that the words were counted in."""
+        """Whether the folder has the texts of the documents."""
         return self.manifest.texts
 
     def texts(self, rows: Rows = _ALL) -> Strings | None:
-        """Texts of some documents, if the folder holds them."""
+        """Texts of some documents, if the folder has them."""
         return self._reader.strings("texts", rows) if self.has_texts else None
 
     @property
     def has_gold(self) -> bool:
-        """Whether the truth of any label is known."""
+        """Whether any gold label is known."""
         return any(shard.known for shard in self.manifest.shards)
 
     @property
     def gold(self) -> NDArray[np.int8]:
-        """(documents, classes): known labels, -1 where unknown; read anew each time."""
+        """(documents, classes): gold labels, -1 if unknown; read anew each time."""
         return self.known(_ALL)
 
     def known(self, rows: Rows = _ALL) -> NDArray[np.int8]:
-        """Known labels of some documents, -1 where unknown."""
+        """Gold labels of some documents, -1 if unknown."""
         chosen = self._reader.selected(rows)
         gold = np.full((chosen.length, self.manifest.classes), -1, dtype=np.int8)
         start = 0
@@ -161,13 +196,13 @@ class ShardFolder:
         return Corpus(self.counts[rows], self.vocabulary, self.ids(rows), self.texts(rows))
 
     def dataset(self, rows: Rows = _ALL) -> Dataset:
-        """Some documents in memory, with their votes and known labels."""
+        """Some documents in memory, with their votes and gold labels."""
         return Dataset(self.corpus(rows), self.votes.take(rows, named=True), self.known(rows))
 
     def verify(self, watch: Callable[[float], None] | None = None) -> None:
-        """Compare every file with its checksum; the first that differs is an error of one line.
+        """Compare every file with its checksum; raises ``DataError`` for the first that differs.
 
-        ``watch`` is told what share of the files has been read.
+        ``watch`` is called with the share of the files that has been read.
         """
         digests = self.manifest.files | {shard.file: shard.sha256 for shard in self.manifest.shards}
         for number, (name, digest) in enumerate(digests.items()):

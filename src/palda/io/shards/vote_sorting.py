@@ -126,7 +126,7 @@ def scan_votes(path: Source, options: ReadOptions, watch: Watch) -> VoteFacts:
         n_rows += len(found.value)
         watch(share, n_rows)
     if layout == "lists" and not classes:
-        raise DataError("no class is named in any list; say which there are with classes=[...]", file=file_name(path))
+        raise DataError("no list names a class; pass them with classes=[...]", file=file_name(path))
     if n_blank and options.blank is None:
         warn_about_blanks(n_blank, first_blank)
     if not n_votes:
