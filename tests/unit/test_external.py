@@ -147,5 +147,5 @@ def test_what_cannot_be_a_label_prior_is_named(classifier: Any, message: str) ->
 
 def test_documents_and_targets_must_be_as_many() -> None:
     counts, labels = documents()
-    with pytest.raises(DataError, match="X has 150 documents, but there are targets of 3"):
+    with pytest.raises(DataError, match="X has 150 documents, but targets have 3"):
         fit_external(LogisticRegression(), counts, labels[:3])

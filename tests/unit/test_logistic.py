@@ -159,7 +159,7 @@ def test_groups_of_columns_are_fitted_as_if_alone(monkeypatch: pytest.MonkeyPatc
     counts, labels = documents()
     words = sparse.csr_array(counts, dtype=np.float64)
     together = solve(words, labels)
-    monkeypatch.setattr("palda.models.classifier.logistic._COEF_PER_GROUP", N_WORDS + 1)
+    monkeypatch.setattr("palda.models.classifier.logistic_loss._COEF_PER_GROUP", N_WORDS + 1)
     np.testing.assert_allclose(solve(words, labels), together, atol=1e-5)
 
 
@@ -380,14 +380,14 @@ def test_evidence_is_whichever_side_has_less() -> None:
     [
         ({"targets": np.full((N_DOCS, 2), 1.5)}, "not between 0 and 1"),
         ({"targets": np.full((N_DOCS, 2), np.nan)}, "not between 0 and 1"),
-        ({"targets": np.zeros(N_DOCS)}, "not \\(documents, classes\\)"),
-        ({"targets": np.zeros((3, 2))}, "targets of 3"),
+        ({"targets": np.zeros(N_DOCS)}, "must have shape \\(documents, classes\\)"),
+        ({"targets": np.zeros((3, 2))}, "targets have 3"),
         ({"weights": np.ones((2, 2))}, "must be equal"),
         ({"weights": np.full((N_DOCS, N_CLASSES), -1.0)}, "not negative"),
-        ({"counts": None}, "something to learn from"),
+        ({"counts": None}, "nothing to learn from"),
         ({"dense": np.full((N_DOCS, 1), np.inf)}, "finite"),
         ({"folds": np.zeros(N_DOCS, dtype=np.int64)}, "at least 2"),
-        ({"folds": np.arange(3)}, "folds of 3"),
+        ({"folds": np.arange(3)}, "folds have 3"),
     ],
 )
 def test_what_cannot_be_used_is_named(change: dict[str, Any], message: str) -> None:
@@ -420,7 +420,7 @@ def test_images_are_labelled_well_and_with_honest_probabilities(data_folder: Pat
 def test_new_documents_need_the_features_of_the_training_documents() -> None:
     counts, labels = documents()
     head = fit_classifier(labels, counts=counts, settings=SETTINGS).classifier
-    with pytest.raises(DataError, match="trained on counts of words"):
+    with pytest.raises(DataError, match="trained on word counts"):
         head.log_odds()
     with pytest.raises(DataError, match="have 3 words"):
         head.log_odds(counts[:, :3])

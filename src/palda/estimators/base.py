@@ -269,7 +269,7 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
         state = ModelState(self._params, self._prior, self._past, vote_counts)
         with self._em_settings() as settings:
             result = update_model(state, batch, settings, self._crowd_settings(annotators), seen)
-        self._params, self._prior, self._past = result.state.params, result.state.prior, result.state.memory
+        self._params, self._prior, self._past = result.state.params, result.state.prior, result.state.past
         if result.predicted_log_odds is not None and hasattr(self, "out_of_fold_probs_"):
             self.out_of_fold_probs_ = np.concatenate((self.out_of_fold_probs_, expit(result.predicted_log_odds)))
         self.texts_ = self.votes_ = None

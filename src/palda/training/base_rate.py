@@ -1,4 +1,4 @@
-"""Fits with base rates for a label prior, as published: words and votes give the labels together, in one EM."""
+"""Fits with base rates as the label prior, as published: one EM over words and votes."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ if TYPE_CHECKING:
 __all__ = ["BaseRateFit", "fit_base_rates", "word_probs"]
 
 _N_FOLDS = 5
-_LEAST_DOCS = 50  # fewer documents are too few to hold some back
+_MIN_DOCS = 50  # to hold some out
 
 
 @dataclass(frozen=True, eq=False)
 class BaseRateFit:
-    """A topic model, and what it says about the documents that were held back from another one like it."""
+    """A topic model, and probabilities of held-out documents by a model that was fitted without them."""
 
     topics: EMResult
     temperature: Temperature
     label_probs: Array  # Δ
-    held_out: Rows  # documents that were held back; none if there are too few, or no choice needs them
+    held_out: Rows  # rows of the held-out documents; empty if there are too few, or none are needed
     held_out_probs: Array
 
 
 def fit_base_rates(data: TrainingData, plan: TopicPlan, seed: int, *, hold_out: bool) -> BaseRateFit:
-    """EM on all documents, and on four fifths of them if something is to be chosen on the others."""
+    """EM on all documents and, if ``hold_out``, on four fifths of them to choose settings on the others."""
 
     def start_of(some: TrainingData, seed: int) -> Params:
         return replace(start_params(some.counts, some.guess, plan, seed), annotators=_first_belief(some, plan.settings))
@@ -64,29 +64,29 @@ def fit_base_rates(data: TrainingData, plan: TopicPlan, seed: int, *, hold_out: 
     topics = fit_topics(shards, (start_of(data, start_seed) for start_seed in plan.seeds), plan)
     params = cast("Params", topics.params)
     probs = label_probs(shards, params, plan.settings)
-    nothing = np.empty(0, dtype=np.int64)
-    if topics.interrupted or not hold_out or len(data.known) < _LEAST_DOCS:
-        return BaseRateFit(topics, Temperature(), probs, nothing, np.empty((0, probs.shape[1])))
+    no_rows = np.empty(0, dtype=np.int64)
+    if topics.interrupted or not hold_out or len(data.known) < _MIN_DOCS:
+        return BaseRateFit(topics, Temperature(), probs, no_rows, np.empty((0, probs.shape[1])))
 
     folds = assign_folds(data.guess, _N_FOLDS, seed)
     others, rows = data.take(np.flatnonzero(folds != 0)), np.flatnonzero(folds == 0)
     start = start_of(others, plan.seeds[0])
     fold_params = run_em(others.shards(), start, plan.settings).params or start
-    temper = Temperature()
+    temperature = Temperature()
     if plan.settings.inference == "joint":
         sample = temperature_sample(rows)
         present, absent = _likelihoods(sample, fold_params, data, plan.settings)
-        temper = fit_temperature(data.counts, sample, fold_params, present, absent, plan.settings)
-    held_out_probs = word_probs(take_counts(data.counts, rows), fold_params, temper, plan.settings)
-    return BaseRateFit(topics, temper, probs, rows, held_out_probs)
+        temperature = fit_temperature(data.counts, sample, fold_params, present, absent, plan.settings)
+    held_out_probs = word_probs(take_counts(data.counts, rows), fold_params, temperature, plan.settings)
+    return BaseRateFit(topics, temperature, probs, rows, held_out_probs)
 
 
-def word_probs(counts: CountRows, params: Params, temper: Temperature, settings: EMSettings) -> Array:
-    """Probability of each class in new documents, from the words alone."""
+def word_probs(counts: CountRows, params: Params, temperature: Temperature, settings: EMSettings) -> Array:
+    """Probabilities (documents, classes) of new documents, from their words alone."""
     shards = unlabelled_shards(counts, len(params.class_prior))
     if settings.inference == "mean_field":
         return label_probs(shards, for_prediction(params), settings)
-    evidence = evidence_of_shards(shards, word_evidence_model(params, temper), settings).evidence
+    evidence = evidence_of_shards(shards, word_evidence_model(params, temperature), settings).evidence
     probs: Array = expit(base_rate_log_odds(params.class_prior) + evidence)
     return probs
 

@@ -1,4 +1,4 @@
-"""The classifier of documents: features, logistic regression, calibration, combination with label-set profiles."""
+"""The text classifier: features, logistic regression, calibration, combination with label-set profiles."""
 
 from __future__ import annotations
 
@@ -40,12 +40,10 @@ from palda.models.classifier.lbfgs import LbfgsLimits
 from palda.models.classifier.logistic import (
     ClassifierFit,
     ClassifierSettings,
-    Coefficients,
     LogisticClassifier,
     fit_classifier,
-    fit_columns,
-    loss_and_gradient,
 )
+from palda.models.classifier.logistic_loss import Coefficients, fit_columns, loss_and_gradient
 from palda.models.classifier.update import ClassifierSummary, summarize_classifier, update_classifier
 
 __all__ = [

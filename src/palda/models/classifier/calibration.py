@@ -1,11 +1,11 @@
-"""Platt recalibration: out-of-fold scores become log-odds that mean what they say.
+"""Platt recalibration: turns out-of-fold scores into calibrated log-odds.
 
-A score s of class i becomes the log-odds a_i s + b_i. Slope and offset maximise the likelihood of the soft targets,
-drawn a little towards a = 1 and b = 0. The fewer documents speak for a class, the less is fitted for it:
+A score s of class i becomes the log-odds a_i s + b_i. Slope and offset maximise the likelihood of the soft targets with
+a weak prior at a = 1 and b = 0. Rare classes get fewer parameters:
 
-- fewer than ``FEW`` expected positives (or negatives): only its offset; the slope is the one that suits all classes,
-- fewer than ``NONE``: nothing; its log-odds are those of its base rate. So are those of a class whose slope would be
-  negative: scores that point the wrong way out of fold know nothing.
+- fewer than ``MIN_FOR_SLOPE`` expected positives (or negatives): only an offset; the slope is common to all classes,
+- fewer than ``MIN_TO_LEARN``: none; the log-odds are those of the base rate. The same holds for a class whose slope
+  would be negative, because its out-of-fold scores carry no information.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 __all__ = [
-    "FEW",
-    "NONE",
+    "MIN_FOR_SLOPE",
+    "MIN_TO_LEARN",
     "Platt",
     "base_log_odds",
     "cross_calibrate",
@@ -32,25 +32,25 @@ __all__ = [
     "minority_counts",
 ]
 
-FEW = 10.0
-"""Expected positives (and negatives) from which on a class gets a slope of its own."""
+MIN_FOR_SLOPE = 10.0
+"""Minimum of expected positives and negatives for a class to have its own slope."""
 
-NONE = 2.0
-"""Expected positives (and negatives) from which on a class is learned at all."""
+MIN_TO_LEARN = 2.0
+"""Minimum of expected positives and negatives for a class to be learned at all."""
 
-_SLOPE_PULL = 1.0  # precision of the prior on the slope: worth about four documents with scores around 1
-_OFFSET_PULL = 0.01  # hardly any: it decides how many documents a rare class is expected in
+_SLOPE_PRECISION = 1.0  # of the prior of the slope: worth about four documents with scores around 1
+_OFFSET_PRECISION = 0.01  # weak: the offset decides how many documents are expected to have a rare class
 _MAX_STEPS = 50
-_SETTLED = 1e-4  # a step in slope or offset that is not worth another one
+_TOLERANCE = 1e-4  # of a Newton step in slope or offset
 _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class Platt:
-    """Slope and offset of each class, and how sure anybody may be.
+    """Slope and offset of each class, and a bound of the log-odds.
 
-    ``limit`` bounds the log-odds. What never happened in n documents has probability ½ / (n + 1) by Jeffreys' rule, so
-    a score, however high, is not believed beyond the log-odds of that.
+    By Jeffreys' rule, an event that never happened in n documents has probability ½ / (n + 1). ``limit`` is the
+    absolute log-odds of that probability.
     """
 
     slope: Array
@@ -63,39 +63,39 @@ class Platt:
 
 
 def _sums(weights: Array, values: Array) -> Array:
-    """Weighted sum over documents for each class."""
+    """Weighted sum over documents, per class."""
     totals: Array = np.einsum("di,di->i", weights, values)
     return totals
 
 
 def minority_counts(targets: Array, weights: Array) -> Array:
-    """Expected positives or expected negatives of each class, whichever is fewer."""
+    """(classes,): expected positives or expected negatives, whichever is fewer."""
     positives = _sums(weights, targets)
     fewer: Array = np.minimum(positives, weights.sum(axis=0) - positives)
     return fewer
 
 
 def base_log_odds(targets: Array, weights: Array) -> Array:
-    """Log-odds of each class's base rate, with half a document added to either side."""
+    """(classes,): log-odds of the base rates, with half a document added to either side."""
     positives = _sums(weights, targets)
     log_odds: Array = np.log(positives + 0.5) - np.log(weights.sum(axis=0) - positives + 0.5)
     return log_odds
 
 
 def log_likelihoods(log_odds: Array, targets: Array, weights: Array) -> Array:
-    """Weighted log-likelihood of the soft targets, summed over documents, of each class."""
+    """(classes,): weighted log-likelihood of the soft targets, summed over documents."""
     softplus = np.maximum(log_odds, 0.0) + np.log(1.0 + np.exp(-np.abs(log_odds)))
     return _sums(weights, targets * log_odds - softplus)
 
 
 def fit_platt(scores: Array, targets: Array, weights: Array, start: Platt | None = None) -> Platt:
-    """Slope and offset of each class, from scores by models that have not seen the documents (maths, eq. 49)."""
-    evidence = minority_counts(targets, weights)
-    learned, few = evidence >= NONE, evidence < FEW
-    line = np.array([np.ones(len(evidence)), np.zeros(len(evidence))] if start is None else [start.slope, start.offset])
+    """Slope and offset per class, from scores by models that did not see the documents (maths, eq. 49)."""
+    n_minority = minority_counts(targets, weights)
+    learned, few = n_minority >= MIN_TO_LEARN, n_minority < MIN_FOR_SLOPE
+    line = np.array([np.ones(len(few)), np.zeros(len(few))] if start is None else [start.slope, start.offset])
     if (learned & few).any():
         line[0, few] = _shared_slope(scores[:, learned], targets[:, learned], weights[:, learned])
-    slope, offset = _newton(scores, targets, weights, line, slope_moves=~few)
+    slope, offset = _newton(scores, targets, weights, line, free_slope=~few)
     n_docs = float(weights.sum(axis=0).max(initial=0.0))
     informed = learned & (slope > 0.0)
     return Platt(
@@ -106,18 +106,18 @@ def fit_platt(scores: Array, targets: Array, weights: Array, start: Platt | None
 
 
 def _shared_slope(scores: Array, targets: Array, weights: Array) -> float:
-    """Slope that suits the documents of all classes, taken as documents of one."""
+    """Slope fitted to the documents of all classes as if they were one class."""
     scores, targets, weights = (table.reshape(-1, 1) for table in (scores, targets, weights))
-    line = _newton(scores, targets, weights, np.array([[1.0], [0.0]]), slope_moves=np.ones(1, dtype=bool))
+    line = _newton(scores, targets, weights, np.array([[1.0], [0.0]]), free_slope=np.ones(1, dtype=bool))
     return float(line[0, 0])
 
 
-def _newton(scores: Array, targets: Array, weights: Array, line: Array, slope_moves: NDArray[np.bool_]) -> Array:
-    """Slopes and offsets (2, classes) by Newton's method; a class that a step made worse goes back half of it."""
+def _newton(scores: Array, targets: Array, weights: Array, line: Array, free_slope: NDArray[np.bool_]) -> Array:
+    """Slopes and offsets (2, classes) by Newton's method; a step that makes a class worse is halved."""
     loss, move = _loss(scores, targets, weights, line), np.zeros_like(line)
     for _ in range(_MAX_STEPS):
-        move = _newton_move(scores, targets, weights, line, slope_moves)
-        if np.abs(move).max(initial=0.0) < _SETTLED:
+        move = _newton_move(scores, targets, weights, line, free_slope)
+        if np.abs(move).max(initial=0.0) < _TOLERANCE:
             break
         trial = line + move
         trial_loss = _loss(scores, targets, weights, trial)
@@ -131,27 +131,27 @@ def _newton(scores: Array, targets: Array, weights: Array, line: Array, slope_mo
 
 def _loss(scores: Array, targets: Array, weights: Array, line: Array) -> Array:
     slope, offset = line
-    prior = 0.5 * (_SLOPE_PULL * np.square(slope - 1.0) + _OFFSET_PULL * np.square(offset))
+    prior = 0.5 * (_SLOPE_PRECISION * np.square(slope - 1.0) + _OFFSET_PRECISION * np.square(offset))
     loss: Array = prior - log_likelihoods(slope * scores + offset, targets, weights)
     return loss
 
 
-def _newton_move(scores: Array, targets: Array, weights: Array, line: Array, slope_moves: NDArray[np.bool_]) -> Array:
+def _newton_move(scores: Array, targets: Array, weights: Array, line: Array, free_slope: NDArray[np.bool_]) -> Array:
     slope, offset = line
     probs = expit(slope * scores + offset)
     residuals = weights * (probs - targets)
     spread = weights * probs * (1.0 - probs)
     spread_scores = spread * scores
-    by_slope = _sums(residuals, scores) + _SLOPE_PULL * (slope - 1.0)
-    by_offset = residuals.sum(axis=0) + _OFFSET_PULL * offset
-    both = spread_scores.sum(axis=0) * slope_moves
-    twice_slope = _sums(spread_scores, scores) + _SLOPE_PULL
-    twice_offset = spread.sum(axis=0) + _OFFSET_PULL
-    determinant = twice_slope * twice_offset - both**2
+    by_slope = _sums(residuals, scores) + _SLOPE_PRECISION * (slope - 1.0)
+    by_offset = residuals.sum(axis=0) + _OFFSET_PRECISION * offset
+    cross = spread_scores.sum(axis=0) * free_slope
+    slope_curvature = _sums(spread_scores, scores) + _SLOPE_PRECISION
+    offset_curvature = spread.sum(axis=0) + _OFFSET_PRECISION
+    determinant = slope_curvature * offset_curvature - cross**2
     return -np.array(
         [
-            slope_moves * (twice_offset * by_slope - both * by_offset) / determinant,
-            (twice_slope * by_offset - both * by_slope) / determinant,
+            free_slope * (offset_curvature * by_slope - cross * by_offset) / determinant,
+            (slope_curvature * by_offset - cross * by_slope) / determinant,
         ]
     )
 
@@ -159,7 +159,7 @@ def _newton_move(scores: Array, targets: Array, weights: Array, line: Array, slo
 def cross_calibrate(scores: Array, targets: Array, weights: Array, folds: NDArray[np.int64]) -> tuple[Platt, Array]:
     """Recalibration for new documents, and log-odds of the training documents.
 
-    The log-odds of a fold come from a recalibration that saw the other folds only.
+    The recalibration applied to a fold is fitted to the other folds only.
     """
     platt = fit_platt(scores, targets, weights)
     log_odds = np.empty_like(scores)

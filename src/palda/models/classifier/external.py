@@ -1,10 +1,10 @@
 """Any scikit-learn classifier or pipeline with ``predict_proba`` as the label prior.
 
-Soft targets reach it by weight: a document whose label is present with probability .3 is shown twice, as a positive of
-weight .3 and a negative of weight .7, to one clone of the classifier a class. A classifier that takes no
-``sample_weight`` sees each document once, with the likelier label. So does one that is multi-label by nature, whose
-documents have one weight for all classes; it is fitted once for all classes, unless some labels are unknown. Either way
-recalibration on the soft targets, out of fold, puts the probabilities right.
+One clone of the classifier is fitted per class. Soft targets become sample weights: a document whose label is present
+with probability .3 is used twice, as a positive of weight .3 and a negative of weight .7. A classifier without
+``sample_weight`` gets each document once, with the more likely label. So does a multi-label classifier, which is fitted
+once for all classes unless some labels are unknown. In all cases the probabilities are recalibrated out of fold on the
+soft targets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from palda.engine import Stage, StageRecord, Threads, add_prefix, strip_prefix
 from palda.errors import DataError, PaldaError
-from palda.models.classifier.calibration import NONE, Platt, base_log_odds, cross_calibrate, minority_counts
+from palda.models.classifier.calibration import MIN_TO_LEARN, Platt, base_log_odds, cross_calibrate, minority_counts
 from palda.models.classifier.features import compact
 from palda.models.classifier.folds import assign_folds, checked_targets
 
@@ -30,15 +30,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ExternalClassifier", "ExternalFit", "check_classifier", "fit_external"]
 
-_LIKELIER = 0.5
-
 
 @dataclass(frozen=True, eq=False)
 class ExternalClassifier:
     """Fitted classifiers and their recalibration.
 
-    ``models`` holds one classifier a class, None for a class with nothing to learn from; or a single one for all
-    (``together``).
+    ``models`` holds one classifier per class, None for a class with too few labels; or, if ``together``, a single one
+    for all classes.
     """
 
     models: tuple[Any, ...]
@@ -51,7 +49,7 @@ class ExternalClassifier:
         return self.platt.apply(_scores(self.models, self.together, _indexable(X), self.base_rates, self.platt.limit))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything but the classifiers themselves, ready for an npz file."""
+        """All but the classifiers themselves, as arrays of a file."""
         return {
             "together": np.array(self.together),
             "base_rates": self.base_rates,
@@ -62,36 +60,36 @@ class ExternalClassifier:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], models: Sequence[Any]) -> Self:
-        """The head that ``arrays`` was taken from, with its classifiers."""
+        """The classifier whose ``arrays`` these are, with its fitted models."""
         platt = Platt(arrays["slope"], arrays["offset"], float(arrays["limit"]))
         return cls(tuple(models), bool(arrays["together"]), arrays["base_rates"], platt)
 
 
 @dataclass(frozen=True, eq=False)
 class ExternalFit:
-    """A wrapped head, and the log-odds of its training documents from classifiers that did not see their fold."""
+    """A classifier, and the log-odds of its training documents by models that did not see their fold."""
 
     classifier: ExternalClassifier
     log_odds: Array
     folds: Indices
 
     def record(self) -> StageRecord | None:
-        """Everything the fit is made of; None if classifiers are not all scikit-learn's own."""
+        """The fit as a record of a checkpoint; None if some models are not scikit-learn's own types."""
         from skops import io as skops_io
 
         try:
             models = skops_io.dumps(list(self.classifier.models))
             if skops_io.get_untrusted_types(data=models):
                 return None
-        except Exception:  # noqa: BLE001 - whatever it is that skops cannot write, it is not ours to put right
+        except Exception:  # noqa: BLE001 - skops cannot write this model, for whatever reason
             return None
         arrays = add_prefix("head", self.classifier.arrays())
         arrays |= {"log_odds": self.log_odds, "folds": self.folds, "models": np.frombuffer(models, dtype=np.uint8)}
         return StageRecord(arrays, {})
 
 
-class _Folds(NamedTuple):
-    """Folds that are done, and the scores of their documents."""
+class _FoldScores(NamedTuple):
+    """Scores of the documents of the folds that are done."""
 
     scores: Array
     n_done: int
@@ -100,19 +98,19 @@ class _Folds(NamedTuple):
         return StageRecord({"scores": self.scores}, {"n_done": self.n_done})
 
 
-def _restored(record: StageRecord) -> ExternalFit | _Folds:
-    """What one of the records was made of; types that are not scikit-learn's own are refused."""
+def _restore(record: StageRecord) -> ExternalFit | _FoldScores:
+    """The fit, or the unfinished folds, of a record; only scikit-learn's own types are loaded."""
     if "n_done" in record.state:
-        return _Folds(record.arrays["scores"], int(record.state["n_done"]))
+        return _FoldScores(record.arrays["scores"], int(record.state["n_done"]))
     from skops import io as skops_io
 
     models = skops_io.loads(record.arrays["models"].tobytes(), trusted=[])
-    head = ExternalClassifier.from_arrays(strip_prefix("head", record.arrays), models)
-    return ExternalFit(head, record.arrays["log_odds"], record.arrays["folds"])
+    external = ExternalClassifier.from_arrays(strip_prefix("head", record.arrays), models)
+    return ExternalFit(external, record.arrays["log_odds"], record.arrays["folds"])
 
 
 def check_classifier(classifier: Any) -> None:
-    """Say what is wrong with a classifier that cannot be a label prior."""
+    """Raise ``PaldaError`` if a classifier cannot be a label prior."""
     name = getattr(classifier, "__name__", type(classifier).__name__)
     if isinstance(classifier, type):
         raise PaldaError(f"label_prior={name} is a class; pass an instance, {name}()")
@@ -136,65 +134,69 @@ def fit_external(
     engine: Threads | None = None,
     stage: Stage | None = None,
 ) -> ExternalFit:
-    """Head for new documents, and out-of-fold log-odds for those it is trained on.
+    """Fit an external classifier, and out-of-fold log-odds of the training documents.
 
-    The classifier itself is never changed. Random states that it leaves open are set to ``seed``.
+    The given classifier is cloned, not changed. Random states that are None are set to ``seed``.
 
     Parameters
     ----------
-    classifier
-        A classifier, or a pipeline that ends in one.
-    X
-        What the classifier reads, a row a document: counts, a table, a list of texts.
-    targets
-        Probability of presence (documents, classes): labels or a consensus.
-    weights
-        How much each target counts (documents, classes); 0 = unknown, left out.
-    folds
-        Fold of each document, 0, 1, ...; by default ``assign_folds`` deals them out.
-    n_folds, seed
-        How the default folds are made.
-    engine
-        Where classifiers are fitted; by default in this thread.
-    stage
-        Where a journal remembers the fit, if one does.
+    classifier : estimator
+        A classifier with ``predict_proba``, or a pipeline that ends in one.
+    X : matrix, table or list of length documents
+        Input of the classifier, one row per document.
+    targets : array (documents, classes)
+        Probability of presence: labels or a consensus.
+    weights : array (documents, classes), optional
+        Weight of each target; 0 for unknown ones, which are left out.
+    folds : array (documents,), optional
+        Fold of each document, from 0; ``assign_folds`` with ``n_folds`` and ``seed`` by default.
+    n_folds, seed : int
+        Number of default folds, and random seed.
+    engine : Threads, optional
+        Threads that fit the models of the classes; one by default.
+    stage : Stage, optional
+        Stage of a checkpoint that stores the fit.
+
+    Returns
+    -------
+    ExternalFit
     """
     check_classifier(classifier)
     stage = stage or Stage()
-    begun = stage.recall(_restored)
-    if isinstance(begun, ExternalFit):
-        return begun
+    stored = stage.recall(_restore)
+    if isinstance(stored, ExternalFit):
+        return stored
     labels, known = checked_targets(targets, weights)
     X = _indexable(X)
     n_docs = X.shape[0] if hasattr(X, "shape") else len(X)
     if n_docs != len(labels):
-        raise DataError(f"X has {n_docs} documents, but there are targets of {len(labels)}")
+        raise DataError(f"X has {n_docs} documents, but targets have {len(labels)}")
     if folds is None:
         folds = assign_folds(labels, min(n_folds, len(labels)), seed)
     together = known is None and _is_multi_label(classifier)
-    shown = np.ones_like(labels) if known is None else known
-    trainer = _Trainer(_with_seed(classifier, seed), X, labels, shown, together)
-    base_rates = 1.0 / (1.0 + np.exp(-base_log_odds(labels, shown)))
+    label_weights = np.ones_like(labels) if known is None else known
+    trainer = _Trainer(_with_seed(classifier, seed), X, labels, label_weights, together)
+    base_rates = 1.0 / (1.0 + np.exp(-base_log_odds(labels, label_weights)))
     limit = float(np.log(2.0 * len(labels) + 1.0))
     engine = engine or Threads()
 
-    scores, n_done = begun or _Folds(np.empty_like(labels), 0)
+    scores, n_done = stored or _FoldScores(np.empty_like(labels), 0)
     for fold in np.unique(folds)[n_done:]:
         inside = np.flatnonzero(folds == fold)
         models = trainer.train(np.flatnonzero(folds != fold), engine)
         scores[inside] = _scores(models, together, _rows(X, inside), base_rates, limit)
         n_done += 1
-        stage.keep_now(_Folds(scores, n_done).record)
-    platt, log_odds = cross_calibrate(scores, labels, shown, folds)
-    head = ExternalClassifier(trainer.train(np.arange(n_docs), engine), together, base_rates, platt)
-    fit = ExternalFit(head, log_odds, folds)
+        stage.keep_now(_FoldScores(scores, n_done).record)
+    platt, log_odds = cross_calibrate(scores, labels, label_weights, folds)
+    external = ExternalClassifier(trainer.train(np.arange(n_docs), engine), together, base_rates, platt)
+    fit = ExternalFit(external, log_odds, folds)
     stage.keep(fit.record)
     return fit
 
 
 @dataclass(frozen=True, eq=False)
 class _Trainer:
-    """A classifier and what it is taught."""
+    """A classifier and its training data."""
 
     classifier: Any
     X: Any
@@ -203,13 +205,13 @@ class _Trainer:
     together: bool
 
     def train(self, rows: Indices, engine: Threads) -> tuple[Any, ...]:
-        """Fitted clones on some documents: one a class, or one for all classes."""
+        """Clones fitted to some documents: one per class, or one for all classes."""
         if self.together:
             from sklearn.base import clone
 
-            likelier = (self.targets[rows] >= _LIKELIER).astype(np.int64)
-            return (clone(self.classifier).fit(_rows(self.X, rows), likelier),)
-        learned = minority_counts(self.targets[rows], self.weights[rows]) >= NONE
+            labels = (self.targets[rows] >= 0.5).astype(np.int64)
+            return (clone(self.classifier).fit(_rows(self.X, rows), labels),)
+        learned = minority_counts(self.targets[rows], self.weights[rows]) >= MIN_TO_LEARN
         return tuple(engine.map(lambda i: self._train_class(i, rows) if learned[i] else None, range(len(learned))))
 
     def _train_class(self, i: int, rows: Indices) -> Any:
@@ -231,25 +233,24 @@ class _Trainer:
 
 
 def _scores(models: Sequence[Any], together: bool, X: Any, base_rates: Array, limit: float) -> Array:
-    """Log-odds that classifiers give, no surer than the limit; those of the base rate for a class without one."""
+    """Log-odds (documents, classes) within ±``limit``; those of the base rate for a class without a model."""
     if together:
         probs = _multi_label_probs(models[0], X)
     else:
         n_docs = X.shape[0] if hasattr(X, "shape") else len(X)
         constant = (np.full(n_docs, rate) for rate in base_rates)
-        columns = [rate if model is None else _present(model, X) for model, rate in zip(models, constant, strict=True)]
+        columns = [
+            rate if model is None else _column_of_present(model.predict_proba(X), model.classes_)
+            for model, rate in zip(models, constant, strict=True)
+        ]
         probs = np.column_stack(columns)
     with np.errstate(divide="ignore"):
         log_odds: Array = np.log(probs) - np.log1p(-probs)
     return np.clip(log_odds, -limit, limit)
 
 
-def _present(model: Any, X: Any) -> Array:
-    return _column_of_present(model.predict_proba(X), model.classes_)
-
-
 def _multi_label_probs(model: Any, X: Any) -> Array:
-    """Probabilities (documents, classes), whichever of scikit-learn's two forms the model gives them in."""
+    """Probabilities (documents, classes) from either of scikit-learn's two multi-label forms."""
     probs = model.predict_proba(X)
     if isinstance(probs, list):
         return np.column_stack([_column_of_present(*pair) for pair in zip(probs, model.classes_, strict=True)])
@@ -257,10 +258,10 @@ def _multi_label_probs(model: Any, X: Any) -> Array:
 
 
 def _column_of_present(probs: Any, classes: Any) -> Array:
-    """Probability of the label 1; a model that saw one label only has one column."""
-    found = np.flatnonzero(np.asarray(classes) == 1)
+    """Probability of the label 1; a model that saw only one label has one column."""
+    column = np.flatnonzero(np.asarray(classes) == 1)
     table = np.asarray(probs, dtype=np.float64)
-    return np.clip(table[:, found[0]], 0.0, 1.0) if len(found) else np.zeros(len(table))
+    return np.clip(table[:, column[0]], 0.0, 1.0) if len(column) else np.zeros(len(table))
 
 
 def _is_multi_label(classifier: Any) -> bool:
@@ -271,7 +272,7 @@ def _is_multi_label(classifier: Any) -> bool:
 
 
 def _weight_parameter(classifier: Any) -> str | None:
-    """Name under which ``fit`` takes weights: in a pipeline, those of its last step."""
+    """Name of the weights in ``fit``, None if there is none; for a pipeline, that of its last step."""
     from sklearn.pipeline import Pipeline
     from sklearn.utils.validation import has_fit_parameter
 
@@ -283,18 +284,18 @@ def _weight_parameter(classifier: Any) -> str | None:
 
 
 def _with_seed(classifier: Any, seed: int) -> Any:
-    """A clone without open random states, so that the same documents give the same head."""
+    """A clone whose random states are set, so that fits are reproducible."""
     from sklearn.base import clone
 
-    ours = clone(classifier)
-    open_states = [
-        name for name, value in ours.get_params().items() if name.split("__")[-1] == "random_state" and value is None
+    copy = clone(classifier)
+    unset = [
+        name for name, value in copy.get_params().items() if name.split("__")[-1] == "random_state" and value is None
     ]
-    return ours.set_params(**dict.fromkeys(open_states, seed))
+    return copy.set_params(**dict.fromkeys(unset, seed))
 
 
 def _indexable(X: Any) -> Any:
-    """Rows that can be picked; some classifiers refuse sparse matrices with 64-bit indices."""
+    """``X`` with selectable rows; some classifiers refuse sparse matrices with 64-bit indices."""
     return compact(X.tocsr()) if hasattr(X, "tocsr") else X
 
 

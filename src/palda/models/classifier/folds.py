@@ -1,4 +1,4 @@
-"""Folds: which documents a model may not see when it is asked about them; and what it is taught."""
+"""Folds of the documents, and validation of targets and weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["NO_FOLD", "Problems", "assign_folds", "checked_targets"]
 
 NO_FOLD = -1
-"""The fold that a problem on all documents leaves out."""
+"""The left-out fold of a problem on all documents."""
 
 
 class Problems(NamedTuple):
@@ -27,19 +27,19 @@ class Problems(NamedTuple):
     left_out: Indices
 
     def take(self, columns: Indices) -> Problems:
-        """Some of the problems."""
+        """The problems of some columns."""
         return Problems(self.classes[columns], self.left_out[columns])
 
 
 def assign_folds(targets: Array, n_folds: int, seed: int) -> Indices:
-    """Fold of each document, the same for the same targets and seed; each class is spread evenly over the folds.
+    """Fold of each document; each class is spread evenly over the folds.
 
-    Documents are dealt out like cards. Those with the rarest class come first, so that its few documents land in
-    different folds; among equals chance decides.
+    Documents are assigned to the folds in turn, those with the rarest class first, so that its few documents are in
+    different folds. Documents with the same rarest class are in random order.
     """
     n_docs = len(targets)
     if not 2 <= n_folds <= n_docs:
-        raise DataError(f"{n_docs} documents cannot be parted into {n_folds} folds; at least 2 of each are needed")
+        raise DataError(f"cannot split {n_docs} documents into {n_folds} folds; at least 2 of each are needed")
     labels = targets >= 0.5
     rarest_first = np.argsort(labels.sum(axis=0), kind="stable")
     has_any = labels.any(axis=1)
@@ -52,25 +52,25 @@ def assign_folds(targets: Array, n_folds: int, seed: int) -> Indices:
 
 
 def checked_targets(targets: Any, weights: Any) -> tuple[Array, Array | None]:
-    """Soft targets (documents, classes) and their weights as float64; a target of weight 0 may be anything."""
+    """Soft targets (documents, classes) and their weights as float64; targets of weight 0 are set to 0."""
     table = np.asarray(targets, dtype=np.float64)
     if table.ndim != 2:
-        raise DataError(f"targets have shape {table.shape}, not (documents, classes)")
+        raise DataError(f"targets must have shape (documents, classes), not {table.shape}")
     if weights is None:
-        unsound = ~((table >= 0.0) & (table <= 1.0))
+        invalid = ~((table >= 0.0) & (table <= 1.0))
         known = None
     else:
         known = np.asarray(weights, dtype=np.float64)
         if known.shape != table.shape:
-            raise DataError(f"weights have shape {known.shape}, targets {table.shape}; they must be equal")
+            raise DataError(f"weights have shape {known.shape}, targets have shape {table.shape}; they must be equal")
         if not (np.isfinite(known) & (known >= 0.0)).all():
-            raise DataError("weights must be finite and not negative; 0 leaves a label out")
-        unsound = ~((table >= 0.0) & (table <= 1.0)) & (known > 0.0)
+            raise DataError("weights must be finite and not negative; use 0 for unknown labels")
+        invalid = ~((table >= 0.0) & (table <= 1.0)) & (known > 0.0)
         table = np.where(known > 0.0, table, 0.0)
-    if unsound.any():
-        row, column = (int(place) for place in np.argwhere(unsound)[0])
+    if invalid.any():
+        row, column = (int(index) for index in np.argwhere(invalid)[0])
         raise DataError(
             f"target {targets[row][column]} of document {row}, class {column} is not between 0 and 1; "
-            "give an unknown label the weight 0"
+            "use weight 0 for unknown labels"
         )
     return table, known

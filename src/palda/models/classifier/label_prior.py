@@ -1,4 +1,4 @@
-"""A fitted label prior: a head and the profiles it is joined with, for documents with votes and without."""
+"""A fitted label prior: a classifier and its combinations with profiles."""
 
 from __future__ import annotations
 
@@ -27,39 +27,43 @@ __all__ = ["LabelPrior", "combination_arrays", "combination_from_arrays"]
 
 @dataclass(frozen=True, eq=False)
 class LabelPrior:
-    """What is believed of a document's labels once it was read."""
+    """Probabilities of a document's labels from its words, before votes."""
 
     classifier: LogisticClassifier | ExternalClassifier
-    for_votes: Combination  # how the head's opinion joins votes
-    for_words: Combination  # how it is turned into a prediction where nobody voted
-    evidence_model: WordEvidenceModel | None = None  # of what topics say about each class, if the head wants to know
+    for_votes: Combination  # evidence to join votes
+    for_words: Combination  # predictions without votes
+    evidence_model: WordEvidenceModel | None = None  # of topics, if the classifier uses them
 
     def classifier_log_odds(self, counts: Any, topic_evidence: Array | None) -> Array:
-        """What the head says about new documents."""
+        """Log-odds (documents, classes) of new documents by the classifier."""
         if not isinstance(self.classifier, LogisticClassifier):
             return self.classifier.log_odds(counts)
         return self.classifier.log_odds(counts if self.classifier.idf is not None else None, topic_evidence)
 
     def log_odds(self, counts: Any, topic_evidence: Array | None) -> Array:
-        """Log-odds (documents, classes) of new documents that nobody has voted on."""
+        """Log-odds (documents, classes) of new documents without votes."""
         return self.for_words.log_odds(self.classifier_log_odds(counts, topic_evidence))
 
 
-def combination_arrays(joined: Combination) -> dict[str, NDArray[Any]]:
-    """Everything it is made of, ready for an npz file."""
+def combination_arrays(combination: Combination) -> dict[str, NDArray[Any]]:
+    """The combination as arrays of a file."""
     arrays = {
-        "weights": joined.profiles.weights,
-        "rates": joined.profiles.rates,
-        "base": joined.base,
-        "mixture": np.array([joined.kappa, joined.share]),
+        "weights": combination.profiles.weights,
+        "rates": combination.profiles.rates,
+        "base": combination.base,
+        "mixture": np.array([combination.kappa, combination.share]),
     }
-    if joined.platt is not None:
-        arrays |= {"slope": joined.platt.slope, "offset": joined.platt.offset, "limit": np.array(joined.platt.limit)}
+    if combination.platt is not None:
+        arrays |= {
+            "slope": combination.platt.slope,
+            "offset": combination.platt.offset,
+            "limit": np.array(combination.platt.limit),
+        }
     return arrays
 
 
 def combination_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Combination:
-    """What ``combination_arrays`` was taken from."""
+    """The combination whose ``combination_arrays`` these are."""
     kappa, share = (float(number) for number in arrays["mixture"])
     platt = Platt(arrays["slope"], arrays["offset"], float(arrays["limit"])) if "slope" in arrays else None
     return Combination(Profiles(arrays["weights"], arrays["rates"]), kappa, arrays["base"], share, platt)
