@@ -310,13 +310,13 @@ def bound_with_tokens_joint_only(case: Case) -> float:
     topics = Topics(case.params.topic_prior, case.params.word_weights)
     labels = Labels(case.known, log_odds)
     parts = [
-        settled_with_tokens_joint_only(reference.document_of(shard.bags, labels, topics, d)[1], topics.prior)
+        bound_with_joint_tokens(reference.document_of(shard.bags, labels, topics, d)[1], topics.prior)
         for d in range(len(case.known))
     ]
     return sum(parts) + len(case.known) * float(np.log1p(-case.params.class_prior).sum())
 
 
-def settled_with_tokens_joint_only(doc: reference.Document, prior: Array, n_passes: int = 300) -> float:
+def bound_with_joint_tokens(doc: reference.Document, prior: Array, n_passes: int = 300) -> float:
     Delta = reference.updated_labels(doc.known, doc.log_odds)
     A = np.log(np.einsum("ij,ijt->it", reference.states(Delta), prior / prior.sum(axis=2, keepdims=True)))
     for _ in range(n_passes):

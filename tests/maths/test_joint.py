@@ -68,7 +68,7 @@ def log_beta(rows: Array) -> Array:
 def mean_field_solution(world: World, d: int) -> tuple[reference.Document, reference.Belief]:
     _, document = reference.document_of(*world, d)
     start = reference.fresh_start(document, world.topics.prior)
-    return document, reference.settle(document, world.topics.prior, SETTLED, *start)
+    return document, reference.run_passes(document, world.topics.prior, SETTLED, *start)
 
 
 @LABELS
@@ -212,9 +212,9 @@ def test_extreme_log_odds_equal_an_observed_label(kernel: object) -> None:
     world = make_world(8, "observed")
     known = world.labels.known
     certain = Labels(np.full_like(known, -1), np.where(known == 1, 400.0, -400.0), fixed=True)
-    observed, settled = run(kernel, world), run(kernel, world._replace(labels=certain))
+    observed, fixed = run(kernel, world), run(kernel, world._replace(labels=certain))
     for name in ("label_probs", "topic_counts", "word_counts", "n_blocks", "log_theta"):
-        np.testing.assert_allclose(getattr(settled, name), getattr(observed, name), rtol=1e-6, atol=1e-9, err_msg=name)
+        np.testing.assert_allclose(getattr(fixed, name), getattr(observed, name), rtol=1e-6, atol=1e-9, err_msg=name)
 
 
 @KERNELS
@@ -227,7 +227,7 @@ def test_without_words_labels_follow_the_log_odds_and_the_bound_is_exact(kernel:
     np.testing.assert_allclose(result.bounds, np.logaddexp(0.0, world.labels.log_odds).sum(axis=1), rtol=1e-12)
     assert not result.topic_counts.any()
     assert not result.word_counts.any()
-    assert result.n_unsettled == 0
+    assert result.n_unconverged == 0
 
 
 @KERNELS

@@ -69,7 +69,7 @@ def test_compiled_equals_reference(given_inputs: Inputs) -> None:
     result = compiled.explain_away(*given_inputs)
     np.testing.assert_allclose(result.evidence, truth.evidence, rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(result.beliefs, truth.beliefs, rtol=1e-8, atol=1e-8)
-    assert result.n_unsettled == truth.n_unsettled
+    assert result.n_unconverged == truth.n_unconverged
 
 
 @KERNELS
@@ -78,9 +78,9 @@ def test_compiled_equals_reference(given_inputs: Inputs) -> None:
 def test_converged_label_probabilities_follow_from_prior_and_evidence(kernel: object, given_inputs: Inputs) -> None:
     """After convergence, Δ = σ(log-odds + evidence)."""
     many_passes = given_inputs._replace(limits=MANY_PASSES)
-    evidence, beliefs, n_unsettled = kernel.explain_away(*many_passes)  # type: ignore[attr-defined]
+    evidence, beliefs, n_unconverged = kernel.explain_away(*many_passes)  # type: ignore[attr-defined]
     assert ((beliefs >= 0) & (beliefs <= 1)).all()
-    if not n_unsettled:
+    if not n_unconverged:
         np.testing.assert_allclose(beliefs, expit(np.clip(many_passes.log_odds + evidence, -500, 500)), atol=1e-7)
 
 
@@ -94,7 +94,7 @@ def test_words_of_no_topic_and_documents_without_words_have_no_evidence(kernel: 
     np.testing.assert_array_equal(found.evidence[:2], 0.0)
     np.testing.assert_allclose(found.beliefs[:2], expit(odds[:2]), rtol=1e-14)
     np.testing.assert_array_equal(found.evidence[2], found.evidence[3])
-    assert found.n_unsettled == 0
+    assert found.n_unconverged == 0
 
 
 # Against enumeration.

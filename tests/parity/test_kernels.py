@@ -40,7 +40,7 @@ def inputs(draw: st.DrawFn) -> Inputs:
     rng, bags, labels, topics, limits = draw(anything())
     carried = draw(st.booleans())
     beliefs = random_beliefs(rng, bags, labels.known, topics, len(labels.known) if carried else 0)
-    if carried and labels.fixed:  # labels that log-odds settle were settled before
+    if carried and labels.fixed:  # fixed labels have their final probabilities
         beliefs.label_probs[:] = reference.updated_labels(labels.known, labels.log_odds)
     return Inputs(bags, labels, topics, limits, beliefs)
 
@@ -70,7 +70,7 @@ def anything(draw: st.DrawFn) -> tuple[np.random.Generator, Bags, Labels, Topics
     known[rng.random(known.shape) < unknown_share] = -1
     log_odds = rng.normal(size=known.shape) * draw(st.sampled_from([0.0, 1.0, 30.0, 1000.0]))
     labels = Labels(known, np.clip(log_odds, -1e3, 1e3), draw(st.booleans()))
-    limits = PassLimits(draw(st.integers(1, 5)), -1.0)  # never settled: both make all passes
+    limits = PassLimits(draw(st.integers(1, 5)), -1.0)  # never converged: both make all passes
     return rng, bags, labels, topics, limits
 
 
@@ -122,7 +122,7 @@ def assert_close(ours: Array, truth: Array, what: str) -> None:
 def assert_same_result(ours: ShardResult, truth: ShardResult) -> None:
     for name in ("word_counts", "log_theta", "n_blocks", "label_probs", "topic_counts", "bounds"):
         assert_close(getattr(ours, name), getattr(truth, name), name)
-    assert (ours.n_passes, ours.n_unsettled) == (truth.n_passes, truth.n_unsettled)
+    assert (ours.n_passes, ours.n_unconverged) == (truth.n_passes, truth.n_unconverged)
 
 
 def tokens_with_mass(bags: Bags, topics: Topics, n_docs: int) -> Array:
@@ -187,7 +187,7 @@ def test_kernels_converge_after_the_same_number_of_passes(given_inputs: Inputs) 
     many_passes = given_inputs._replace(limits=PassLimits(40, 1e-3))
     truth = reference.mean_field(*many_passes._replace(beliefs=copied(given_inputs.beliefs)))
     result = compiled.mean_field(*many_passes._replace(beliefs=copied(given_inputs.beliefs)))
-    assert (result.n_passes, result.n_unsettled) == (truth.n_passes, truth.n_unsettled)
+    assert (result.n_passes, result.n_unconverged) == (truth.n_passes, truth.n_unconverged)
 
 
 @settings(deadline=None, max_examples=300, derandomize=True)
@@ -207,7 +207,7 @@ def test_joint_kernels_converge_after_the_same_number_of_passes(given_inputs: Jo
     many_passes = given_inputs._replace(limits=PassLimits(40, 1e-3))
     truth = reference.joint(*many_passes._replace(pair_counts=given_inputs.pair_counts.copy()))
     result = compiled.joint(*many_passes._replace(pair_counts=given_inputs.pair_counts.copy()))
-    assert (result.n_passes, result.n_unsettled) == (truth.n_passes, truth.n_unsettled)
+    assert (result.n_passes, result.n_unconverged) == (truth.n_passes, truth.n_unconverged)
 
 
 @settings(deadline=None, max_examples=200, derandomize=True)

@@ -26,7 +26,7 @@ from palda.io import replacing
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -193,8 +193,9 @@ class FolderStageStore(StageStore):
             return None
         try:
             record = _read(path)
-            kind, sketch = str(record.state["kind"]), np.array(record.state["inputs"], dtype=np.float64)
-            if kind == stage.kind and _same(sketch, stage.sketch):
+            sketch, tolerance = np.array(record.state["inputs"], dtype=np.float64), _INPUT_TOLERANCE
+            same_size = record.state["kind"] == stage.kind and len(sketch) == len(stage.sketch)
+            if same_size and np.allclose(sketch, stage.sketch, rtol=tolerance, atol=tolerance, equal_nan=True):
                 result = restore(record)
                 self._in_progress = False
                 return result
@@ -356,13 +357,6 @@ def _sketch(array: NDArray[Any] | None) -> list[float]:
         return [0.0, 0.0, 0.0]
     norm = float(np.sqrt(np.vdot(array, array)))
     return [float(array.size), norm, float(array.sum()) / (norm * float(np.sqrt(array.size))) if norm else 0.0]
-
-
-def _same(one: Iterable[float], other: Iterable[float]) -> bool:
-    ours, theirs = np.asarray(one), np.asarray(other)
-    return ours.shape == theirs.shape and np.allclose(
-        ours, theirs, rtol=_INPUT_TOLERANCE, atol=_INPUT_TOLERANCE, equal_nan=True
-    )
 
 
 def _write_whole(target: Path, write: Callable[[BinaryIO], object]) -> None:

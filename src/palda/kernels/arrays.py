@@ -103,7 +103,7 @@ class ShardResult(NamedTuple):
     """(docs,): each document's part of the lower bound."""
     n_passes: int
     """Passes over documents, summed over documents."""
-    n_unsettled: int
+    n_unconverged: int
     """Documents that had not converged after the maximum number of passes."""
 
 
@@ -123,7 +123,7 @@ class WordEvidence(NamedTuple):
     """(docs, classes): nats for "present", given the probabilities of the other classes."""
     beliefs: NDArray[np.float64]
     """(docs, classes): Δ, the label probabilities that the evidence was computed with."""
-    n_unsettled: int
+    n_unconverged: int
     """Documents that had not converged after the maximum number of passes."""
 
 

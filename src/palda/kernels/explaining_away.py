@@ -27,7 +27,7 @@ def explain_away(
     n_docs, n_classes = log_odds.shape
     evidence = np.zeros((n_docs, n_classes))
     beliefs = np.zeros((n_docs, n_classes))
-    n_unsettled = 0
+    n_unconverged = 0
     max_words = 0
     for d in range(n_docs):
         max_words = max(max_words, bags.starts[d + 1] - bags.starts[d])
@@ -53,10 +53,10 @@ def explain_away(
                 for n in range(n_words):
                     mixture[n] += step * (present[i, n] - absent[i, n])
                 probs[i] = prob
-        n_unsettled += change > limits.tolerance
+        n_unconverged += change > limits.tolerance
         for i in range(n_classes):
             evidence[d, i] = _evidence(present[i], absent[i], counts, mixture, probs[i], n_words)
-    return WordEvidence(evidence, beliefs, n_unsettled)
+    return WordEvidence(evidence, beliefs, n_unconverged)
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)

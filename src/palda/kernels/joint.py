@@ -72,7 +72,7 @@ def joint(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, pair_c
     topic_counts = np.zeros((n_docs, n_topics))
     bounds = np.zeros(n_docs)
     n_passes = 0
-    n_unsettled = 0
+    n_unconverged = 0
     max_words = 0
     for d in range(n_docs):
         max_words = max(max_words, bags.starts[d + 1] - bags.starts[d])
@@ -102,7 +102,7 @@ def joint(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, pair_c
             _update_theta(known, topics.prior, scratch)
             before, change = change, _token_pass(n_words, scratch)
         n_passes += passes
-        n_unsettled += change > tolerance
+        n_unconverged += change > tolerance
         bounds[d] = (
             _token_bound(n_words, scratch)
             - total * np.log(n_classes)
@@ -116,7 +116,7 @@ def joint(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, pair_c
                 topic_counts[d, t] += scratch.pair_counts[i, t]
         if len(pair_counts) > 0:
             copy(scratch.pair_counts.reshape(-1), pair_counts[d].reshape(-1))
-    return ShardResult(word_counts, log_theta, n_blocks, label_probs, topic_counts, bounds, n_passes, n_unsettled)
+    return ShardResult(word_counts, log_theta, n_blocks, label_probs, topic_counts, bounds, n_passes, n_unconverged)
 
 
 @njit(nogil=True, error_model="numpy")

@@ -58,7 +58,7 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, b
     topic_counts = np.zeros((n_docs, topics.prior.shape[2]))
     bounds = np.zeros(n_docs)
     n_passes = 0
-    n_unsettled = 0
+    n_unconverged = 0
     max_words = 0
     for d in range(n_docs):
         max_words = max(max_words, bags.starts[d + 1] - bags.starts[d])
@@ -75,7 +75,7 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, b
                 scratch.probs[i] = label_prob(known[i], log_odds[i])
         passes, token_bound = _run_passes(bags, entries, total, known, log_odds, labels.fixed, topics, limits, scratch)
         n_passes += abs(passes)
-        n_unsettled += passes < 0
+        n_unconverged += passes < 0
         _mix_states(scratch)
         bounds[d] = (
             token_bound
@@ -90,7 +90,7 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, b
         for i in range(n_classes):
             topic_counts[d] += scratch.pair_counts[i]
         _store_beliefs(beliefs, d, entries, scratch)
-    return ShardResult(word_counts, log_theta, n_blocks, label_probs, topic_counts, bounds, n_passes, n_unsettled)
+    return ShardResult(word_counts, log_theta, n_blocks, label_probs, topic_counts, bounds, n_passes, n_unconverged)
 
 
 @njit(nogil=True, error_model="numpy")

@@ -41,7 +41,7 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, b
     label_probs = np.zeros((n_docs, n_classes))
     topic_counts = np.zeros((n_docs, topics.prior.shape[2]))
     bounds = np.zeros(n_docs)
-    n_passes = n_unsettled = 0
+    n_passes = n_unconverged = 0
     resumed = len(beliefs.topic_counts) > 0
     for d in range(n_docs):
         entries, document = document_of(bags, labels, topics, d)
@@ -49,7 +49,7 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, b
             start = beliefs.topic_counts[d], beliefs.token_class_probs[entries], beliefs.label_probs[d]
         else:
             start = fresh_start(document, topics.prior)
-        q = settle(document, topics.prior, limits, *start)
+        q = run_passes(document, topics.prior, limits, *start)
         counted = counted_blocks(document.known)
         np.add.at(word_counts, bags.words[entries], document.counts[:, None] * q.phi)
         log_theta += np.where(counted[:, :, None], expected_log(q.gamma), 0.0)
@@ -58,12 +58,12 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, b
         topic_counts[d] = q.pair_counts.sum(axis=0)
         bounds[d] = document_bound(document, topics.prior, q)
         n_passes += q.n_passes
-        n_unsettled += not q.settled
+        n_unconverged += not q.converged
         if resumed:
             beliefs.topic_counts[d] = q.gamma
             beliefs.token_class_probs[entries] = q.delta
             beliefs.label_probs[d] = q.Delta
-    return ShardResult(word_counts, log_theta, n_blocks, label_probs, topic_counts, bounds, n_passes, n_unsettled)
+    return ShardResult(word_counts, log_theta, n_blocks, label_probs, topic_counts, bounds, n_passes, n_unconverged)
 
 
 class Document(NamedTuple):
@@ -94,17 +94,17 @@ class Belief(NamedTuple):
     pair_counts: Array  # S, (classes, topics)
     entropy: Array  # of q(u) and q(z), with Σ_t φ log β added, (words,)
     n_passes: int
-    settled: bool
+    converged: bool
 
 
-def settle(doc: Document, prior: Array, limits: PassLimits, gamma: Array, delta: Array, Delta: Array) -> Belief:
+def run_passes(doc: Document, prior: Array, limits: PassLimits, gamma: Array, delta: Array, Delta: Array) -> Belief:
     """Coordinate ascent until the counts converge."""
     expected = expected_log(gamma)
     if doc.fixed:
         Delta = updated_labels(doc.known, doc.log_odds)
     n_passes = 0
-    settled = False
-    while not settled and n_passes < limits.max_passes:
+    converged = False
+    while not converged and n_passes < limits.max_passes:
         n_passes += 1
         A = mixed_states(expected, Delta)
         topic_scores = delta @ A
@@ -118,9 +118,9 @@ def settle(doc: Document, prior: Array, limits: PassLimits, gamma: Array, delta:
         evidence = np.sum(S * (expected[:, 1] - expected[:, 0]), axis=1)
         Delta = updated_labels(doc.known, doc.log_odds + (0.0 if doc.fixed else evidence))  # eq. 11
         change = np.abs(gamma - before)[counted_blocks(doc.known)].sum()
-        settled = bool(change <= limits.tolerance * max(doc.counts.sum(), 1.0))
+        converged = bool(change <= limits.tolerance * max(doc.counts.sum(), 1.0))
     entropy = log_norm_z - np.sum(phi * topic_scores, axis=1) + log_norm_u - np.sum(delta * class_scores, axis=1)
-    return Belief(gamma, delta, phi, Delta, S, entropy, n_passes, settled)
+    return Belief(gamma, delta, phi, Delta, S, entropy, n_passes, converged)
 
 
 def document_bound(doc: Document, prior: Array, q: Belief) -> float:
@@ -220,10 +220,10 @@ def joint(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, pair_c
     label_probs = np.zeros((n_docs, n_classes))
     topic_counts = np.zeros((n_docs, topics.prior.shape[2]))
     bounds = np.zeros(n_docs)
-    n_passes = n_unsettled = 0
+    n_passes = n_unconverged = 0
     for d in range(n_docs):
         entries, document = document_of(bags, labels, topics, d)
-        q = settle_joint(document, topics.prior, limits, pair_counts[d] if len(pair_counts) else None)
+        q = run_joint_passes(document, topics.prior, limits, pair_counts[d] if len(pair_counts) else None)
         weights = states(q.Delta)
         np.add.at(word_counts, bags.words[entries], document.counts[:, None] * q.token_probs.sum(axis=1))
         log_theta += weights[:, :, None] * expected_log(q.gamma)
@@ -233,10 +233,10 @@ def joint(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, pair_c
         topic_counts[d] = S.sum(axis=0)
         bounds[d] = joint_bound(document, topics.prior, q)
         n_passes += q.n_passes
-        n_unsettled += not q.settled
+        n_unconverged += not q.converged
         if len(pair_counts):
             pair_counts[d] = S
-    return ShardResult(word_counts, log_theta, n_blocks, label_probs, topic_counts, bounds, n_passes, n_unsettled)
+    return ShardResult(word_counts, log_theta, n_blocks, label_probs, topic_counts, bounds, n_passes, n_unconverged)
 
 
 class JointBelief(NamedTuple):
@@ -247,10 +247,10 @@ class JointBelief(NamedTuple):
     token_probs: Array  # q(u = i, z = t), (words, classes, topics)
     log_norms: Array  # of its norms, (words,)
     n_passes: int
-    settled: bool
+    converged: bool
 
 
-def settle_joint(doc: Document, prior: Array, limits: PassLimits, S: Array | None) -> JointBelief:
+def run_joint_passes(doc: Document, prior: Array, limits: PassLimits, S: Array | None) -> JointBelief:
     """Coordinate ascent, (λ, θ) and (u, z) in turn, until the counts converge."""
     Delta = updated_labels(doc.known, doc.log_odds)
     if S is None:
@@ -310,7 +310,7 @@ def explain_away(
     """
     evidence = np.zeros_like(log_odds)
     beliefs = np.zeros_like(log_odds)
-    n_unsettled = 0
+    n_unconverged = 0
     for d in range(len(log_odds)):
         entries = np.arange(bags.starts[d], bags.starts[d + 1])
         entries = entries[word_probs.absent[bags.words[entries], 0] > 0]
@@ -325,10 +325,10 @@ def explain_away(
                 evidence_i = counts @ word_evidence(present, absent, Delta)[:, i]
                 Delta[i] = updated_labels(np.array([-1]), log_odds[d, [i]] + evidence_i)[0]
             change = np.abs(Delta - before).max()
-        n_unsettled += change > limits.tolerance
+        n_unconverged += change > limits.tolerance
         beliefs[d] = Delta
         evidence[d] = counts @ word_evidence(present, absent, Delta)
-    return WordEvidence(evidence, beliefs, n_unsettled)
+    return WordEvidence(evidence, beliefs, n_unconverged)
 
 
 def word_evidence(present: Array, absent: Array, Delta: Array) -> Array:

@@ -82,7 +82,7 @@ def shard_statistics(
         bound=float(result.bounds.sum()),
         n_docs=len(result.bounds),
         n_passes=int(result.n_passes),
-        n_unsettled=int(result.n_unsettled),
+        n_unconverged=int(result.n_unconverged),
     )
     if votes_if_absent is None or votes is None or annotators is None:
         return stats

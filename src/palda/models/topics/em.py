@@ -112,7 +112,7 @@ def run_em(
             change=change,
             worst_fall=worst_fall,
             n_passes=stats.n_passes,
-            n_unsettled=stats.n_unsettled,
+            n_unconverged=stats.n_unconverged,
             newton_converged=newton_converged,
             converged=converged,
             is_estimate=online is not None,

@@ -89,5 +89,5 @@ def implied_stats(params: Params, n_docs: float, n_tokens: float, vote_counts: A
         bound=0.0,
         n_docs=int(n_docs),
         n_passes=0,
-        n_unsettled=0,
+        n_unconverged=0,
     )

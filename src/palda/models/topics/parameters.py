@@ -70,7 +70,7 @@ class SufficientStats:
     bound: float
     n_docs: int
     n_passes: int
-    n_unsettled: int
+    n_unconverged: int
 
     def __add__(self, other: SufficientStats) -> SufficientStats:
         return SufficientStats(*(getattr(self, spec.name) + getattr(other, spec.name) for spec in fields(self)))
@@ -88,7 +88,7 @@ class StepInfo:
     worst_fall: float
     """Largest relative fall of the bound in any iteration so far; 0 if it never fell."""
     n_passes: int
-    n_unsettled: int
+    n_unconverged: int
     newton_converged: bool
     converged: bool
     is_estimate: bool = False

@@ -107,7 +107,7 @@ def evidence_of_shards(shards: Sequence[DocumentShard], model: WordEvidenceModel
     return WordEvidence(
         np.concatenate([part.evidence for part in parts]),
         np.concatenate([part.beliefs for part in parts]),
-        sum(part.n_unsettled for part in parts),
+        sum(part.n_unconverged for part in parts),
     )
 
 
