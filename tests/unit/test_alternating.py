@@ -1,4 +1,4 @@
-"""Pieces of learning: settled labels, evidence out of fold, heads that go on where others stopped."""
+"""The alternating fit and its parts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def crowd_data(votes_per_doc: int = 3) -> TrainingData:
     return TrainingData(COUNTS, unknown, initial_label_probs(votes, unknown), votes, belief)
 
 
-def test_nearly_certain_labels_count_as_known_and_the_others_keep_their_odds() -> None:
+def test_nearly_certain_labels_count_as_known_and_others_keep_their_odds() -> None:
     probs = np.tile([0.0, 0.01, 0.3, 0.985, 1.0], (4, 1))
     (shard,) = labelled_shards(sparse.csr_array(np.ones((4, 3))), probs)
     np.testing.assert_array_equal(shard.known, np.tile([0, 0, -1, 1, 1], (4, 1)))
@@ -40,7 +40,7 @@ def test_nearly_certain_labels_count_as_known_and_the_others_keep_their_odds() -
     assert np.isfinite(shard.fixed_log_odds).all()
 
 
-def test_evidence_of_topics_does_not_know_the_labels_of_its_fold() -> None:
+def test_topic_evidence_does_not_depend_on_the_labels_of_its_fold() -> None:
     folds = assign_folds(LABELS, 3, seed=0)
     honest = cross_fit_topics(COUNTS, LABELS, folds, TOPICS)
     inside = folds == 1
@@ -51,7 +51,7 @@ def test_evidence_of_topics_does_not_know_the_labels_of_its_fold() -> None:
     assert not np.allclose(other.evidence[~inside], honest.evidence[~inside])
 
 
-def test_dense_columns_add_to_words_and_a_head_goes_on_only_with_features_of_its_own() -> None:
+def test_dense_columns_help_and_a_start_needs_the_same_features() -> None:
     words = fit_classifier(LABELS, counts=COUNTS)
     dense = LABELS @ np.random.default_rng(0).normal(size=(LABELS.shape[1], 3))
     dense += np.random.default_rng(1).normal(size=dense.shape)
@@ -74,7 +74,7 @@ def test_words_that_no_document_has_weigh_nothing() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("label_prior", ["words", "topics", "stacked"])
-def test_turns_improve_on_the_votes_alone(label_prior: str) -> None:
+def test_alternating_turns_improve_on_votes_alone(label_prior: str) -> None:
     data = crowd_data()
     found = fit_alternating(data, plan(label_prior))
     errors = [np.mean((probs >= 0.5) != LABELS) for probs in (data.guess, found.label_probs)]
@@ -85,7 +85,7 @@ def test_turns_improve_on_the_votes_alone(label_prior: str) -> None:
 
 
 @pytest.mark.slow
-def test_one_vote_a_document_is_enough_not_to_collapse() -> None:
+def test_one_vote_per_document_does_not_collapse_the_labels() -> None:
     found = fit_alternating(crowd_data(votes_per_doc=1), plan("words"))
     share = found.label_probs.mean() / LABELS.mean()
     assert 0.6 < share < 1.6

@@ -31,7 +31,7 @@ GOOD = [0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.8, 0.7]  # the pool's sensitivities
 
 
 def crowd(others: list[tuple[float, float]], n_docs: int = 1000, prevalence: float = 0.1) -> tuple[Votes, np.ndarray]:
-    """Votes of eight decent annotators and some others, each on a random half of the documents; and the truth."""
+    """Votes of eight good annotators and some others, each on a random half of the documents; and the truth."""
     truth = (np.random.default_rng(0).random((n_docs, 4)) < prevalence).astype(int)
     sensitivity = [*GOOD, *(rate for rate, _ in others)]
     specificity = [*(0.5 + rate / 2 for rate in GOOD), *(rate for _, rate in others)]
@@ -39,25 +39,25 @@ def crowd(others: list[tuple[float, float]], n_docs: int = 1000, prevalence: flo
     return simulate.votes(truth, people, seed=1, fraction=0.5), truth.astype(float)
 
 
-def judged(model: CoinModel, votes: Votes, truth: np.ndarray, prior: object = None) -> AnnotatorSummary:
+def summarize(model: CoinModel, votes: Votes, truth: np.ndarray, prior: object = None) -> AnnotatorSummary:
     history = None if prior is None else parse_annotator_prior(prior, votes.annotators)
     counts = model.count(votes, truth)
     return summarize_annotators(model.update(counts, model.start(votes.n_annotators, votes.n_classes, history)), counts)
 
 
 @pytest.mark.parametrize("model", [TwoCoinModel(), PerClassModel()])
-def test_verdicts_tell_constant_answers_dice_and_adversaries_apart(model: CoinModel) -> None:
+def test_verdicts_separate_constant_random_and_adversarial_votes(model: CoinModel) -> None:
     others = [(0.0, 1.0), (1.0, 0.0), (0.3, 0.7), (0.5, 0.5), (0.1, 0.1), (0.3, 0.9), (0.95, 0.98)]
     votes, truth = crowd(others)
-    found = judged(model, votes, truth)
+    found = summarize(model, votes, truth)
     assert found.verdict[8:].tolist() == ["spammer"] * 4 + ["adversarial", "noisy", "reliable"]
     assert found.quality[8] > 0.88  # always "no", where one pair in ten is a "yes"
     assert np.abs(found.informedness[8:12]).max() < 0.1
 
 
-def test_one_coin_knows_no_difference_between_the_rates() -> None:
+def test_one_coin_has_equal_sensitivity_and_specificity() -> None:
     votes, truth = crowd([(0.1, 0.1), (0.5, 0.5)])
-    found = judged(OneCoinModel(), votes, truth)
+    found = summarize(OneCoinModel(), votes, truth)
     np.testing.assert_allclose(found.sensitivity, found.quality)
     np.testing.assert_allclose(found.specificity, found.quality)
     np.testing.assert_allclose(found.informedness_high, 2 * found.high - 1)
@@ -65,25 +65,25 @@ def test_one_coin_knows_no_difference_between_the_rates() -> None:
     assert np.isnan(found.n_present).all()
 
 
-def test_hardly_anybody_with_few_votes_is_accused() -> None:
+def test_few_votes_rarely_give_a_negative_verdict() -> None:
     for seed in range(5):
         truth = (np.random.default_rng(seed).random((60, 5)) < 0.25).astype(int)
         votes, _ = simulate.crowd(truth, "paper", seed=seed, behaviour="two_coin")
-        found = judged(TwoCoinModel(), votes, truth.astype(float))
-        accused = np.isin(found.verdict, ("spammer", "adversarial"))
-        assert accused.sum() <= 1
+        found = summarize(TwoCoinModel(), votes, truth.astype(float))
+        negative = np.isin(found.verdict, ("spammer", "adversarial"))
+        assert negative.sum() <= 1
         assert (found.verdict == "too few votes").any()
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_three_right_votes_make_nobody_perfect(model: CoinModel) -> None:
+def test_three_correct_votes_do_not_make_a_perfect_annotator(model: CoinModel) -> None:
     votes, truth = crowd([])
     newcomer = Votes.from_codes(
         np.append(votes.doc, [0, 0, 0]), np.append(votes.annotator, [8, 8, 8]), np.append(votes.label, [0, 1, 2]),
         np.append(votes.value, truth[0, :3].astype(np.int8)),
         doc_ids=votes.doc_ids, annotators=names_array([*votes.annotators, "newcomer"]), classes=votes.classes,
     )  # fmt: skip
-    found = judged(model, newcomer, truth)
+    found = summarize(model, newcomer, truth)
     assert found.n_votes[8] == 3
     assert found.quality[8] < 0.97
     assert found.high[8] - found.low[8] > 2 * (found.high[:8] - found.low[:8]).max()
@@ -91,13 +91,13 @@ def test_three_right_votes_make_nobody_perfect(model: CoinModel) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_who_never_voted_is_like_the_pool(model: CoinModel) -> None:
+def test_annotators_without_votes_have_the_rates_of_the_pool(model: CoinModel) -> None:
     votes, truth = crowd([])
-    silent = Votes(
+    with_silent = Votes(
         votes.doc, votes.annotator, votes.label, votes.value,
-        votes.doc_ids, names_array([*votes.annotators, "silent"]), votes.classes,
+        votes.doc_ids, names_array([*votes.annotators, "with_silent"]), votes.classes,
     )  # fmt: skip
-    found = judged(model, silent, truth)
+    found = summarize(model, with_silent, truth)
     assert found.quality[8] == pytest.approx(found.quality[:8].mean(), abs=0.03)
     assert found.verdict[8] == "too few votes"
     assert found.n_votes[8] == 0
@@ -105,21 +105,21 @@ def test_who_never_voted_is_like_the_pool(model: CoinModel) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_crowd_without_any_vote_has_a_summary(model: CoinModel) -> None:
-    found = judged(model, Votes.empty(["d"], ["a", "b"], ["x"]), np.array([[0.5, 0.5]]))
+    found = summarize(model, Votes.empty(["d"], ["a", "b"], ["x"]), np.array([[0.5, 0.5]]))
     assert found.quality[0] == pytest.approx(0.7)
     assert found.verdict[0] == "too few votes"
 
 
-def test_every_verdict_has_its_place_on_the_scale() -> None:
+def test_verdicts_follow_informedness_and_its_interval() -> None:
     ends = np.array([[0.6, 0.8], [0.2, 0.4], [-0.05, 0.1], [-0.9, -0.5], [0.0, 0.6], [0.3, 0.95], [-0.3, 0.02]])
     found = verdicts(ends.mean(axis=1), *ends.T, np.full(7, 100.0))
     assert found.tolist() == [*VERDICTS, "too few votes", "too few votes"]
     assert verdicts(*np.full((3, 1), 0.9), np.array([9.0])).tolist() == ["too few votes"]
 
 
-def test_the_table_has_a_row_an_annotator() -> None:
+def test_quality_table_has_one_row_per_annotator() -> None:
     votes, truth = crowd([])
-    table = quality_table(judged(TwoCoinModel(), votes, truth), votes.annotators)
+    table = quality_table(summarize(TwoCoinModel(), votes, truth), votes.annotators)
     assert table.columns[:9].tolist() == [
         "annotator", "quality", "low", "high", "sensitivity", "specificity", "informedness", "n_votes", "verdict",
     ]  # fmt: skip
@@ -130,7 +130,7 @@ def test_the_table_has_a_row_an_annotator() -> None:
     np.testing.assert_allclose(table["quality"], mix / table["n_votes"])
 
 
-def test_rates_by_class_show_who_is_blind_to_what() -> None:
+def test_rates_by_class_show_the_classes_an_annotator_misses() -> None:
     truth = (np.random.default_rng(1).random((600, 2)) < 0.4).astype(int)
     seen = np.array([[0.9, 0.1], [0.8, 0.8], [0.9, 0.9]])
     people = SimulatedAnnotators.from_rates(seen, np.full((3, 2), 0.9), names=["a", "b", "c"])
@@ -150,16 +150,16 @@ def test_rates_by_class_show_who_is_blind_to_what() -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_an_earlier_table_carries_its_votes_forward(model: CoinModel) -> None:
+def test_an_earlier_quality_table_improves_rates_from_few_votes(model: CoinModel) -> None:
     votes, truth = crowd([(0.1, 0.1)])
-    table = quality_table(judged(model, votes.take(slice(0, 60)), truth[:60]), votes.annotators)
+    table = quality_table(summarize(model, votes.take(slice(0, 60)), truth[:60]), votes.annotators)
     fresh = votes.take(slice(60, 63))
-    told = judged(model, fresh, truth[60:63], table)
-    untold = judged(model, fresh, truth[60:63])
+    with_prior = summarize(model, fresh, truth[60:63], table)
+    without_prior = summarize(model, fresh, truth[60:63])
     true = np.array([*GOOD, 0.1]) * 0.1 + np.array([*(0.5 + np.array(GOOD) / 2), 0.1]) * 0.9
-    assert np.abs(told.quality - true).mean() < np.abs(untold.quality - true).mean()
-    assert told.verdict[8] == "adversarial"
-    assert untold.verdict[8] != "adversarial"
+    assert np.abs(with_prior.quality - true).mean() < np.abs(without_prior.quality - true).mean()
+    assert with_prior.verdict[8] == "adversarial"
+    assert without_prior.verdict[8] != "adversarial"
 
 
 def test_history_counts_as_the_votes_behind_it_up_to_a_cap() -> None:
@@ -176,9 +176,9 @@ def test_history_counts_as_the_votes_behind_it_up_to_a_cap() -> None:
     np.testing.assert_allclose(PerClassModel().start(4, 2, history).own[2], [[[18.0, 2.0], [6.0, 4.0]]] * 2)
 
 
-def test_history_can_be_outvoted() -> None:
+def test_many_votes_outweigh_a_history() -> None:
     votes, truth = crowd([(0.95, 0.98)])
-    found = judged(TwoCoinModel(), votes, truth, {votes.annotators[8]: 0.1})
+    found = summarize(TwoCoinModel(), votes, truth, {votes.annotators[8]: 0.1})
     assert found.informedness[8] > 0.4
 
 
@@ -193,7 +193,7 @@ def test_those_with_a_history_keep_their_prior_and_leave_the_pool_alone() -> Non
     np.testing.assert_allclose(belief.pool, without.pool)
 
 
-def test_qualities_may_come_in_a_mapping() -> None:
+def test_an_annotator_prior_can_be_a_mapping() -> None:
     names = names_array(["1", "b", "c"])
     history = parse_annotator_prior({1: 0.8, "b": (0.5, 0.9)}, names, strength=20)
     np.testing.assert_allclose(history.sensitivity, [0.8, 0.5, np.nan])
@@ -219,12 +219,12 @@ def test_qualities_may_come_in_a_mapping() -> None:
         ([0.5], "annotator_prior is a list"),
     ],
 )
-def test_histories_that_cannot_be_meant_are_refused(given: object, message: str) -> None:
+def test_invalid_annotator_priors_are_refused(given: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         parse_annotator_prior(given, names_array(["a"]))
 
 
-def test_a_history_of_nobody_here_is_remarked_on() -> None:
+def test_a_prior_without_matching_annotators_warns() -> None:
     with pytest.warns(PaldaWarning, match="names none of the annotators"):
         parse_annotator_prior({"A": 0.8}, names_array(["a"]))
     with pytest.raises(DataError, match="strength"):

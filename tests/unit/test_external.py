@@ -32,7 +32,7 @@ def documents(seed: int = 0) -> tuple[Any, Array]:
 
 
 def gain(log_odds: Array, labels: Array) -> float:
-    """Nats a label over base rates."""
+    """Gain over base rates in nats per label."""
     ones = np.ones_like(labels)
     nothing = np.broadcast_to(base_log_odds(labels, ones), labels.shape)
     return float((log_likelihoods(log_odds, labels, ones) - log_likelihoods(nothing, labels, ones)).sum() / labels.size)
@@ -73,7 +73,7 @@ def test_soft_labels_reach_the_classifier_as_weights() -> None:
     np.testing.assert_allclose(model.coef_, by_hand.coef_, atol=1e-4)
 
 
-def test_a_classifier_without_weights_sees_the_likelier_label() -> None:
+def test_a_classifier_without_weights_gets_the_more_likely_label() -> None:
     counts, labels = documents()
     soft, known = np.where(labels > 0, 0.7, 0.2), np.ones_like(labels)
     model = fit_external(KNeighborsClassifier(5), counts, soft, weights=known).classifier.models[0]
@@ -116,7 +116,7 @@ def test_constant_classes_get_their_base_rate(classifier: Any) -> None:
     assert np.isfinite(fit.log_odds).all()
 
 
-def test_a_pipeline_may_read_texts() -> None:
+def test_a_pipeline_can_take_texts() -> None:
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, (60, 2)).astype(np.float64)
     texts = [" ".join(["word", *(name for name, label in zip("xy", row, strict=True) if label)]) for row in labels]
@@ -125,7 +125,7 @@ def test_a_pipeline_may_read_texts() -> None:
     assert (fit.classifier.log_odds(["word x", "word y"]) > 0).tolist() == [[True, False], [False, True]]
 
 
-def test_open_random_states_are_closed() -> None:
+def test_unset_random_states_are_set_to_the_seed() -> None:
     counts, labels = documents()
     fits = [fit_external(RandomForestClassifier(5), counts, labels, seed=3) for _ in range(2)]
     assert np.array_equal(fits[0].log_odds, fits[1].log_odds)
@@ -140,12 +140,12 @@ def test_open_random_states_are_closed() -> None:
         ("wrods", "neither a known name nor a scikit-learn classifier"),
     ],
 )
-def test_what_cannot_be_a_label_prior_is_named(classifier: Any, message: str) -> None:
+def test_invalid_classifiers_are_refused(classifier: Any, message: str) -> None:
     with pytest.raises(PaldaError, match=message):
         check_classifier(classifier)
 
 
-def test_documents_and_targets_must_be_as_many() -> None:
+def test_different_numbers_of_documents_and_targets_are_refused() -> None:
     counts, labels = documents()
     with pytest.raises(DataError, match="X has 150 documents, but targets have 3"):
         fit_external(LogisticRegression(), counts, labels[:3])

@@ -178,7 +178,7 @@ def test_tf_idf_leaves_its_input_and_empty_documents_alone() -> None:
     np.testing.assert_allclose(np.sqrt((weighed.toarray() ** 2).sum(axis=1)), [1.0, 0.0, 1.0])
 
 
-def test_a_scale_has_mean_0_and_spread_1_and_an_end() -> None:
+def test_scaled_columns_are_standardised_and_clipped() -> None:
     dense = np.random.default_rng(0).normal(3.0, 7.0, (50, 2))
     dense[:, 1] = 4.0
     scale = learn_scale(dense)
@@ -237,7 +237,7 @@ def test_a_class_with_few_positives_shares_the_slope_and_one_with_none_has_its_b
     np.testing.assert_allclose(platt.apply(scores)[:, 2], logit(0.5 / 501))
 
 
-def test_scores_that_point_the_wrong_way_are_not_turned_round() -> None:
+def test_negative_slopes_are_replaced_by_the_base_rate() -> None:
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(400, 1))
     labels = (rng.random(scores.shape) < expit(-scores - 1.0)).astype(np.float64)
@@ -246,7 +246,7 @@ def test_scores_that_point_the_wrong_way_are_not_turned_round() -> None:
     np.testing.assert_allclose(platt.apply(scores), logit((labels.sum() + 0.5) / 401))
 
 
-def test_no_prediction_is_surer_than_the_number_of_documents_allows() -> None:
+def test_predictions_are_bounded_by_the_number_of_documents() -> None:
     scores = np.repeat([[-50.0], [50.0]], 50, axis=0)
     labels = (scores > 0).astype(np.float64)
     platt = fit_platt(scores, labels, np.ones_like(labels))
@@ -281,7 +281,7 @@ def test_changing_a_documents_label_leaves_its_own_out_of_fold_model_as_it_was()
     own, other = folds[5], (folds[5] + 1) % 4
     np.testing.assert_allclose(after.fold_coef[:, own], before.fold_coef[:, own], rtol=0, atol=1e-12)
     assert np.abs(after.fold_coef[:, other] - before.fold_coef[:, other]).max() > 0.05
-    # the other folds' models shape the recalibration a little: two numbers a class, from hundreds of documents
+    # the other folds' models shape the recalibration a little: two numbers per class, from hundreds of documents
     out_of_fold = np.abs(after.log_odds[5] - before.log_odds[5])
     seen = np.abs(after.classifier.log_odds(counts)[5] - before.classifier.log_odds(counts)[5])
     assert (out_of_fold < 0.3 * seen).all()
@@ -303,7 +303,7 @@ def test_labels_of_weight_0_have_no_influence() -> None:
     assert np.abs(ours.classifier.coef[:, 1] - all_known.classifier.coef[:, 1]).max() > 1e-3
 
 
-def test_rare_constant_and_unknown_classes_get_sound_log_odds() -> None:
+def test_rare_constant_and_unknown_classes_get_base_rates() -> None:
     counts, labels = documents()
     table = np.column_stack([labels, np.zeros(N_DOCS), np.ones(N_DOCS), np.eye(1, N_DOCS, 3)[0], labels[:, 0]])
     weights = np.ones_like(table)
@@ -317,7 +317,7 @@ def test_rare_constant_and_unknown_classes_get_sound_log_odds() -> None:
     assert np.isfinite(fit.log_odds).all()
 
 
-def test_the_head_beats_base_rates_out_of_fold_and_on_new_documents() -> None:
+def test_the_classifier_beats_base_rates_out_of_fold_and_on_new_documents() -> None:
     counts, labels = documents(n_docs=600)
     fit = fit_classifier(labels, counts=counts)
     new_counts, new_labels = documents(seed=1, n_docs=400)
@@ -330,10 +330,10 @@ def test_the_head_beats_base_rates_out_of_fold_and_on_new_documents() -> None:
     assert out_of_fold == pytest.approx(new, abs=0.05)
 
 
-def test_dense_columns_serve_alone_and_with_words() -> None:
+def test_dense_columns_work_alone_and_with_words() -> None:
     counts, labels = documents(n_docs=400)
     rng = np.random.default_rng(5)
-    hints = 3.0 * labels[:, ::-1] + rng.normal(size=labels.shape)  # the last class speaks of the first
+    hints = 3.0 * labels[:, ::-1] + rng.normal(size=labels.shape)  # each column is informative about another class
     ones = np.ones_like(labels)
 
     def likelihood(**features: Any) -> float:
@@ -343,7 +343,7 @@ def test_dense_columns_serve_alone_and_with_words() -> None:
     assert likelihood(counts=counts, dense=hints) > max(words, topics) + 1.0
 
 
-def test_the_penalty_follows_the_noise() -> None:
+def test_noisier_labels_get_stronger_penalties() -> None:
     counts, labels = documents(n_docs=400)
     noise = np.random.default_rng(0).permuted(labels, axis=0)
     clean_penalties = fit_classifier(labels, counts=counts).classifier.penalties[0]
@@ -351,7 +351,7 @@ def test_the_penalty_follows_the_noise() -> None:
     assert np.log(noisy_penalties).mean() > np.log(clean_penalties).mean()
 
 
-def test_a_next_round_keeps_folds_and_penalties_and_finds_what_a_cold_one_finds() -> None:
+def test_a_warm_start_keeps_folds_and_penalties_and_reaches_the_same_fit() -> None:
     counts, labels = documents()
     soft = 0.9 * labels + 0.05
     first = fit_classifier(labels, counts=counts, settings=SETTINGS)
@@ -361,16 +361,16 @@ def test_a_next_round_keeps_folds_and_penalties_and_finds_what_a_cold_one_finds(
     np.testing.assert_allclose(warm.log_odds, cold.log_odds, atol=1e-3)
 
 
-def test_a_head_survives_a_file(tmp_path: Any) -> None:
+def test_a_classifier_can_be_saved_and_loaded(tmp_path: Any) -> None:
     counts, labels = documents()
-    head = fit_classifier(labels, counts=counts, dense=labels[:, :2], settings=SETTINGS).classifier
-    np.savez(tmp_path / "head.npz", allow_pickle=False, **head.arrays())
-    with np.load(tmp_path / "head.npz", allow_pickle=False) as stored:
-        again = LogisticClassifier.from_arrays({name: stored[name] for name in head.arrays()})
-    assert np.array_equal(again.log_odds(counts, labels[:, :2]), head.log_odds(counts, labels[:, :2]))
+    classifier = fit_classifier(labels, counts=counts, dense=labels[:, :2], settings=SETTINGS).classifier
+    np.savez(tmp_path / "classifier.npz", allow_pickle=False, **classifier.arrays())
+    with np.load(tmp_path / "classifier.npz", allow_pickle=False) as stored:
+        again = LogisticClassifier.from_arrays({name: stored[name] for name in classifier.arrays()})
+    assert np.array_equal(again.log_odds(counts, labels[:, :2]), classifier.log_odds(counts, labels[:, :2]))
 
 
-def test_evidence_is_whichever_side_has_less() -> None:
+def test_minority_counts_are_the_smaller_of_positives_and_negatives() -> None:
     targets = np.array([[0.2, 1.0], [0.3, 1.0], [0.0, 1.0]])
     np.testing.assert_allclose(minority_counts(targets, np.ones_like(targets)), [0.5, 0.0])
 
@@ -390,7 +390,7 @@ def test_evidence_is_whichever_side_has_less() -> None:
         ({"folds": np.arange(3)}, "folds have 3"),
     ],
 )
-def test_what_cannot_be_used_is_named(change: dict[str, Any], message: str) -> None:
+def test_invalid_inputs_are_refused(change: dict[str, Any], message: str) -> None:
     counts, labels = documents()
     arguments = {"targets": labels, "counts": counts} | change
     with pytest.raises(DataError, match=message):
@@ -406,7 +406,7 @@ def test_a_start_with_other_features_is_refused() -> None:
 
 @pytest.mark.slow
 @pytest.mark.data
-def test_images_are_labelled_well_and_with_honest_probabilities(data_folder: Path) -> None:
+def test_predictions_on_scene_are_accurate_and_calibrated(data_folder: Path) -> None:
     train, test = catalog.load("scene", folder=data_folder)
     bins = ValueWords().fit(train.corpus)
     fit = fit_classifier(train.Y, counts=bins.transform(train.corpus))
@@ -419,8 +419,8 @@ def test_images_are_labelled_well_and_with_honest_probabilities(data_folder: Pat
 
 def test_new_documents_need_the_features_of_the_training_documents() -> None:
     counts, labels = documents()
-    head = fit_classifier(labels, counts=counts, settings=SETTINGS).classifier
+    classifier = fit_classifier(labels, counts=counts, settings=SETTINGS).classifier
     with pytest.raises(DataError, match="trained on word counts"):
-        head.log_odds()
+        classifier.log_odds()
     with pytest.raises(DataError, match="have 3 words"):
-        head.log_odds(counts[:, :3])
+        classifier.log_odds(counts[:, :3])

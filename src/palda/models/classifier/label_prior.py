@@ -40,10 +40,6 @@ class LabelPrior:
             return self.classifier.log_odds(counts)
         return self.classifier.log_odds(counts if self.classifier.idf is not None else None, topic_evidence)
 
-    def log_odds(self, counts: Any, topic_evidence: Array | None) -> Array:
-        """Log-odds (documents, classes) of new documents without votes."""
-        return self.for_words.log_odds(self.classifier_log_odds(counts, topic_evidence))
-
 
 def combination_arrays(combination: Combination) -> dict[str, NDArray[Any]]:
     """The combination as arrays of a file."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import digamma, gammaln, polygamma
 
+from palda.models.line_search import line_search
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -21,7 +23,7 @@ __all__ = ["MAX_CONCENTRATION", "MIN_CONCENTRATION", "DirichletFit", "fit_dirich
 MIN_CONCENTRATION, MAX_CONCENTRATION = 5e-3, 100.0
 _MAX_STEPS = 100
 _GAIN_TOLERANCE = 1e-12  # nats per document that a Newton step is expected to gain
-_SUFFICIENT_GAIN = 1e-4  # share of the expected gain that a step must reach
+_MIN_STEP_LENGTH = 1e-12
 
 
 class DirichletFit(NamedTuple):
@@ -82,21 +84,17 @@ def _newton_step(alpha: Array, mean_log: Array) -> tuple[Array, Array]:
 
 
 def _line_search(alpha: Array, mean_log: Array, step: Array) -> tuple[Array, NDArray[np.bool_]]:
-    """Rows after the longest of the steps 1, ½, ¼, ... with sufficient gain, and which rows have one."""
-    before = _objective(alpha, mean_log)
-    slope = _gradient(alpha, mean_log)
-    result = alpha.copy()
-    gained = np.zeros(len(alpha), dtype=bool)
-    length = 1.0
-    while length > 1e-12 and not gained.all():
-        rows = np.flatnonzero(~gained)
-        trial = np.clip(alpha[rows] + length * step[rows], MIN_CONCENTRATION, MAX_CONCENTRATION)
-        expected = np.sum(slope[rows] * (trial - alpha[rows]), axis=1)
-        accepted = (expected > 0) & (_objective(trial, mean_log[rows]) >= before[rows] + _SUFFICIENT_GAIN * expected)
-        result[rows[accepted]] = trial[accepted]
-        gained[rows[accepted]] = True
-        length /= 2
-    return result, gained
+    """Rows after a line search along ``step``, within the limits, and which rows improved."""
+
+    def objective(points: Array, rows: NDArray[np.int64]) -> Array:
+        return _objective(points, mean_log[rows])
+
+    def points_at(length: float, rows: NDArray[np.int64]) -> tuple[Array, Array]:
+        points = np.clip(alpha[rows] + length * step[rows], MIN_CONCENTRATION, MAX_CONCENTRATION)
+        return points, points - alpha[rows]
+
+    before, gradient = _objective(alpha, mean_log), _gradient(alpha, mean_log)
+    return line_search(alpha, before, gradient, objective, points_at, _MIN_STEP_LENGTH)
 
 
 def fit_symmetric_dirichlet(start: float, log_sum: float, n_rows: int, n_columns: int) -> tuple[float, bool]:
