@@ -175,6 +175,11 @@ class Votes(Frozen):
         pairs = pairs[pairs[:, 0] >= 0]
         return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
 
+    def on_documents(self, documents: Iterable[object], where: validation.SourceLocation | None = None) -> Votes:
+        """The votes with other documents as rows, matched by id; a vote on any other document is an error."""
+        frame = self.to_frame().astype({"doc": object})
+        return Votes.from_frame(frame, documents=documents, classes=self.classes, where=where)
+
     @classmethod
     def assembled(cls, *parts: Any) -> Votes:
         """Votes from fields that are known to be valid (sorted, no duplicate names); skips the checks."""

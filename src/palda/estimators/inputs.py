@@ -167,7 +167,7 @@ def as_votes(votes: Any, doc_ids: Iterable[object] | None = None, n_docs: int | 
             "votes are missing (None); pass Votes, a long data frame or an array (documents, annotators, classes)"
         )
     if isinstance(votes, Votes):
-        given = votes if ids is None or np.array_equal(votes.doc_ids, ids) else _on_documents(votes, ids)
+        given = votes if ids is None or np.array_equal(votes.doc_ids, ids) else votes.on_documents(ids)
     elif hasattr(votes, "columns"):
         if ids is None and n_docs is not None:
             raise DataError("votes in a data frame are matched by document id: pass doc_ids=, or a Corpus as X")
@@ -177,11 +177,6 @@ def as_votes(votes: Any, doc_ids: Iterable[object] | None = None, n_docs: int | 
     if n_docs is not None and given.n_docs != n_docs:
         raise DataError(f"X has {n_docs} documents, but the votes have {given.n_docs}; match them by id with doc_ids=")
     return given
-
-
-def _on_documents(votes: Votes, ids: Strings) -> Votes:
-    """The same votes with the documents ``ids`` as rows."""
-    return Votes.from_frame(votes.to_frame().astype({"doc": object}), documents=ids, classes=votes.classes)
 
 
 def known_votes(

@@ -221,10 +221,7 @@ def read_any_votes(path: Source, options: ReadOptions = _DEFAULTS, documents: An
     else:
         votes = _export(kind, path, options).votes
         if documents is not None:
-            votes = Votes.from_frame(
-                votes.to_frame().astype({"doc": object}), documents=documents, classes=votes.classes,
-                where=validation.SourceLocation(file_name(path), first_row=0),
-            )  # fmt: skip
+            votes = votes.on_documents(documents, validation.SourceLocation(file_name(path), first_row=0))
     _require_votes(votes, path)
     return votes
 
