@@ -82,7 +82,7 @@ def brute_force_pairs(array: np.ndarray) -> dict[tuple[int, int], tuple[int, flo
 @pytest.mark.parametrize("full", [0.0, 1.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_pairs_equal_brute_force_and_cohens_kappa(monkeypatch, seed: int, full: float, block: int) -> None:
-    monkeypatch.setattr(module, "_BLOCK_PAIRS", block)
+    monkeypatch.setattr(module, "_MAX_MATRIX_CELLS", block)
     monkeypatch.setattr(module, "_DENSE_SHARE", full)
     array = random_array(seed)
     array[:, 5] = np.where(np.arange(30)[:, np.newaxis] < 29, -1, array[:, 5])

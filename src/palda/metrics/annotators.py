@@ -185,7 +185,7 @@ def annotator_pairs(votes: Votes) -> AnnotatorPairs:
     return AnnotatorPairs(first, second, n_shared, agreement, kappa, votes.n_annotators)
 
 
-_BLOCK_PAIRS = 1 << 21
+_MAX_MATRIX_CELLS = 1 << 21
 """Number of cells of the (annotators, annotators) matrix that are held in memory at a time."""
 
 _DENSE_SHARE = 0.2
@@ -195,7 +195,7 @@ _DENSE_SHARE = 0.2
 def _pair_blocks(votes: Votes) -> Iterator[tuple[NDArray[Any], ...]]:
     """First five fields of ``AnnotatorPairs``, for a block of first annotators at a time."""
     judged, yes = _cells_by_annotator(votes)
-    height = max(1, _BLOCK_PAIRS // max(votes.n_annotators, 1))
+    height = max(1, _MAX_MATRIX_CELLS // max(votes.n_annotators, 1))
     for start in range(0, max(votes.n_annotators, 1), height):
         rows = slice(start, start + height)
         n_shared = _product(judged[rows], judged)

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Labels = NDArray[np.int8]
 
-__all__ = ["HALF", "BaselineClassifier", "are_counts", "check_features", "generator", "out_of_fold_probs"]
+__all__ = ["HALF", "N_FOLDS", "BaselineClassifier", "are_counts", "check_features", "generator", "out_of_fold_probs"]
 
 HALF = 0.5
+N_FOLDS = 3
 
 
 def are_counts(X: Any) -> bool:
@@ -122,7 +123,7 @@ class BaselineClassifier(ABC, BaseEstimator):
         """Probabilities of shape (documents, learned classes)."""
 
 
-def out_of_fold_probs(estimator: Any, X: Any, Y: Any, n_folds: int = 3, random_state: Any = None) -> Array:
+def out_of_fold_probs(estimator: Any, X: Any, Y: Any, n_folds: int = N_FOLDS, random_state: Any = None) -> Array:
     """Cross-validated probabilities of shape (documents, classes), each from a clone that has not seen the document.
 
     Y holds labels, or ``Votes`` for an estimator that learns from votes; votes on held-out documents are held out too.

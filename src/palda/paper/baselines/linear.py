@@ -18,7 +18,7 @@ from palda.models.classifier import (
     log_likelihoods,
     tf_idf,
 )
-from palda.paper.baselines.base import are_counts
+from palda.paper.baselines.base import N_FOLDS, are_counts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,6 @@ WORD_STRENGTHS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 VALUE_STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 """Inverse penalties tried on standardised values, whose coefficients are far smaller."""
 
-_N_FOLDS = 3
 _MAX_ITER = 2000
 
 
@@ -109,9 +108,9 @@ def choose_strengths(features: Any, labels: Labels, seed: int, engine: Threads) 
     Tries weaker and weaker penalties until the likelihood of a class falls.
     """
     grid = WORD_STRENGTHS if are_counts(features) else VALUE_STRENGTHS
-    if len(labels) < _N_FOLDS:
+    if len(labels) < N_FOLDS:
         return np.full(labels.shape[1], grid[len(grid) // 2])
-    folds = assign_folds(labels.astype(np.float64), _N_FOLDS, seed)
+    folds = assign_folds(labels.astype(np.float64), N_FOLDS, seed)
     best, strengths = np.full(labels.shape[1], -np.inf), np.full(labels.shape[1], grid[0])
     active = np.arange(labels.shape[1])
     for strength in grid:

@@ -14,7 +14,7 @@ from palda.engine import Threads, resolve_n_jobs
 from palda.errors import DataError
 from palda.estimators import as_votes
 from palda.models.classifier import ClassifierSettings, base_log_odds, fit_classifier
-from palda.paper.baselines.base import HALF, are_counts, check_features, generator
+from palda.paper.baselines.base import HALF, N_FOLDS, are_counts, check_features, generator
 
 if TYPE_CHECKING:
     from palda.data import Votes
@@ -24,7 +24,6 @@ __all__ = ["Raykar"]
 
 _MAX_START_ITER, _START_TOL = 500, 1e-4  # of the initial EM on votes alone
 _POOL_VOTES = 4.0  # strength of the crowd's mean rates as a prior, in votes
-_N_FOLDS = 3
 
 
 class Raykar(BaseEstimator):
@@ -88,8 +87,8 @@ class Raykar(BaseEstimator):
         features = check_features(X)
         given = as_votes(votes, None, features.shape[0])
         judged = (given.per_pair() > 0).astype(np.float64)
-        if len(np.flatnonzero(judged.any(axis=1))) < _N_FOLDS:
-            raise DataError(f"too few votes: at least {_N_FOLDS} documents need votes")
+        if len(np.flatnonzero(judged.any(axis=1))) < N_FOLDS:
+            raise DataError(f"too few votes: at least {N_FOLDS} documents need votes")
         self.n_features_in_ = features.shape[1]
         self.annotators_, self.classes_ = given.annotators, given.classes
         self.consensus_ = self._learn(features, given, judged)
@@ -100,7 +99,7 @@ class Raykar(BaseEstimator):
     def _learn(self, features: Any, votes: Votes, judged: Array) -> Array:
         """Consensus after EM; keeps the classifier of the last iteration."""
         seed = int(generator(self.random_state).integers(2**31))
-        settings = ClassifierSettings(n_folds=_N_FOLDS, seed=seed, engine=Threads(resolve_n_jobs(self.n_jobs)))
+        settings = ClassifierSettings(n_folds=N_FOLDS, seed=seed, engine=Threads(resolve_n_jobs(self.n_jobs)))
         consensus = self._start(votes, judged)
         fit, change, self.n_iter_ = None, np.inf, 0
         while self.n_iter_ < self.max_iter and change >= self.tol:

@@ -15,7 +15,7 @@ from scipy.special import expit
 from palda.data import validation
 from palda.errors import DataError, MissingDependencyError
 from palda.models.classifier import assign_folds, fit_platt
-from palda.paper.baselines.base import BaselineClassifier
+from palda.paper.baselines.base import N_FOLDS, BaselineClassifier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LabelledLDA", "SupervisedLDA", "as_words"]
 
-_N_FOLDS = 3
 _MIN_SHARE = 1e-4  # topic share of a class that got no words
 
 
@@ -162,7 +161,7 @@ class LabelledLDA(BaselineClassifier):
         for name in ("n_background", "n_sweeps", "n_infer_sweeps"):
             validation.require_count(getattr(self, name), name)
         words, targets = as_words(features), labels.astype(np.float64)
-        folds = assign_folds(targets, min(_N_FOLDS, len(targets)), int(rng.integers(2**31)))
+        folds = assign_folds(targets, min(N_FOLDS, len(targets)), int(rng.integers(2**31)))
         scores = np.empty_like(targets)
         for fold in np.unique(folds):
             train, test = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)

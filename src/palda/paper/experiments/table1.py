@@ -35,7 +35,7 @@ _QUICK_AT_HALF = ("bibtex",)
 """Data sets where a quick run chooses no thresholds for baselines: with 159 classes, three more fits take too long."""
 
 _ROW_COLUMNS = (Column("method", "method"), Column("source", "learns from"))
-_LABEL_MEASURES = (
+_MEASURE_COLUMNS = (
     ("hamming_accuracy", "Hamming"),
     ("jaccard_accuracy", "Jaccard"),
     ("micro_f1", "micro-F1"),
@@ -45,7 +45,7 @@ _LABEL_MEASURES = (
 _AT_HALF = (
     *_ROW_COLUMNS,
     Column("paper", "paper"),
-    *(Column(name, heading) for name, heading in _LABEL_MEASURES),
+    *(Column(name, heading) for name, heading in _MEASURE_COLUMNS),
     Column("log_likelihood", "log-likelihood"),
     Column("calibration_error", "ECE"),
     Column("fit_seconds", "fit, s", 1),
@@ -53,7 +53,7 @@ _AT_HALF = (
 )
 _CHOSEN = (
     *_ROW_COLUMNS,
-    *(Column(f"{name}_chosen", heading) for name, heading in _LABEL_MEASURES),
+    *(Column(f"{name}_chosen", heading) for name, heading in _MEASURE_COLUMNS),
     Column("choose_seconds", "choosing, s", 1),
 )
 _MEASURES = {"jaccard_accuracy": "Jaccard", "hamming_accuracy": "Hamming"}
