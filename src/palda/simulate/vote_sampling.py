@@ -77,15 +77,15 @@ def votes(
     n_docs, n_classes = truth.shape
     if n_classes != annotators.n_classes:
         raise DataError(f"the annotators judge {annotators.n_classes} classes, but the labels have {n_classes}")
-    n_looks = _looks_per_doc(votes_per_doc, fraction, len(annotators))
+    n_per_doc = _annotators_per_doc(votes_per_doc, fraction, len(annotators))
     _check_partial(pair_share, pairs_per_vote, n_classes)
     rng = random_stream(seed, "votes")
     columns = []
-    for rows in doc_blocks(n_docs, n_looks * n_classes):
-        who = _distinct(rows.stop - rows.start, n_looks, len(annotators), rng).ravel()
-        look, label = _judged_pairs(len(who), n_classes, pair_share, pairs_per_vote, rng)
-        doc, annotator = rows.start + look // n_looks, who[look]
-        uniform = rng.random(len(look))
+    for rows in doc_blocks(n_docs, n_per_doc * n_classes):
+        annotator_of = _distinct(rows.stop - rows.start, n_per_doc, len(annotators), rng).ravel()
+        annotation, label = _judged_pairs(len(annotator_of), n_classes, pair_share, pairs_per_vote, rng)
+        doc, annotator = rows.start + annotation // n_per_doc, annotator_of[annotation]
+        uniform = rng.random(len(annotation))
         value = np.where(
             truth[doc, label],
             uniform < annotators.sensitivity[annotator, label],
@@ -160,18 +160,20 @@ def _distinct(n_rows: int, size: int, population: int, rng: np.random.Generator)
 
 
 def _judged_pairs(
-    n_looks: int, n_classes: int, share: float, per_look: int | None, rng: np.random.Generator
+    n_annotations: int, n_classes: int, share: float, per_annotation: int | None, rng: np.random.Generator
 ) -> tuple[Ints, Ints]:
-    """Judged classes of each look (an annotator on a document): positions of look and class, sorted."""
-    if per_look is not None:
-        return np.repeat(np.arange(n_looks), per_look), _distinct(n_looks, per_look, n_classes, rng).ravel()
+    """Judged classes of each annotation (one annotator, one document): positions of annotation and class, sorted."""
+    if per_annotation is not None:
+        return np.repeat(np.arange(n_annotations), per_annotation), _distinct(
+            n_annotations, per_annotation, n_classes, rng
+        ).ravel()
     if share == 1.0:
-        return np.repeat(np.arange(n_looks), n_classes), np.tile(np.arange(n_classes), n_looks)
-    look, label = np.nonzero(rng.random((n_looks, n_classes)) < share)
-    return look, label
+        return np.repeat(np.arange(n_annotations), n_classes), np.tile(np.arange(n_classes), n_annotations)
+    annotation, label = np.nonzero(rng.random((n_annotations, n_classes)) < share)
+    return annotation, label
 
 
-def _looks_per_doc(votes_per_doc: int | None, fraction: float | None, n_annotators: int) -> int:
+def _annotators_per_doc(votes_per_doc: int | None, fraction: float | None, n_annotators: int) -> int:
     if votes_per_doc is not None and fraction is not None:
         raise DataError("give votes_per_doc or fraction, not both")
     if fraction is not None:
@@ -179,11 +181,11 @@ def _looks_per_doc(votes_per_doc: int | None, fraction: float | None, n_annotato
         votes_per_doc = round(fraction * n_annotators)
         if votes_per_doc == 0:
             raise DataError(f"fraction={fraction} of {n_annotators} annotators is less than one annotator; increase it")
-    n_looks = 5 if votes_per_doc is None else votes_per_doc
-    validation.require_count(n_looks, "votes_per_doc")
-    if n_looks > n_annotators:
-        raise DataError(f"votes_per_doc={n_looks} is more than the {n_annotators} annotators")
-    return n_looks
+    n_per_doc = 5 if votes_per_doc is None else votes_per_doc
+    validation.require_count(n_per_doc, "votes_per_doc")
+    if n_per_doc > n_annotators:
+        raise DataError(f"votes_per_doc={n_per_doc} is more than the {n_annotators} annotators")
+    return n_per_doc
 
 
 def _check_partial(pair_share: float, pairs_per_vote: int | None, n_classes: int) -> None:
