@@ -1,6 +1,6 @@
 """Time and peak memory of ``read_votes`` for a million votes, relative to ``pandas.read_csv`` and to the file size.
 
-Target: at most 2.5 times the time of ``pandas.read_csv``. pandas with pyarrow installed reads strings about 1.6 times as
+Target: at most 2.5 times the time of ``pandas.read_csv``. pandas with pyarrow reads strings about 1.6 times as
 fast as without it, so ratios of environments with and without pyarrow are not comparable.
 """
 
