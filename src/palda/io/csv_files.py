@@ -101,8 +101,7 @@ def regular_csv(path: Source, encoding: str, delimiter: str) -> pd.DataFrame:
         header = _regular_header(stream.readline(), encoding, delimiter)
         names = [str(position) for position in range(len(header))]
         try:
-            tables = list(_parsed_blocks(stream, names, delimiter))
-            columns = _categorical_columns(tables, names)
+            columns = _categorical_columns(list(_parsed_blocks(stream, names, delimiter)), names)
         except pa.ArrowException:
             raise IrregularFileError from None
     check_header(header, SourceLocation(file_name(path)))
@@ -194,14 +193,15 @@ def _categorical_columns(tables: list[pa.Table], names: list[str]) -> list[pd.Ca
 
     if not tables:
         return [pd.Categorical([]) for _ in names]
-    table = pa.concat_tables(tables).unify_dictionaries()
-    tables.clear()
     columns = []
     for name in names:
-        chunks = table[name].chunks
+        chunks = pa.chunked_array([table[name].chunk(0) for table in tables]).unify_dictionaries().chunks
+        tables = [table.drop_columns(name) for table in tables]
         codes = np.concatenate([chunk.indices.to_numpy() for chunk in chunks])
         cells = pd.Index(chunks[0].dictionary.to_pylist(), dtype=object)
+        del chunks
         columns.append(pd.Categorical.from_codes(codes, dtype=pd.CategoricalDtype(cells), validate=False))
+    pa.default_memory_pool().release_unused()
     return columns
 
 
