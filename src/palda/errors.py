@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-__all__ = ["DataError", "MissingDependencyError", "PaldaError", "PaldaWarning"]
-
 
 class PaldaError(Exception):
     """An error that the user can correct. The message is one line: what is wrong, and what to do."""

@@ -28,8 +28,6 @@ from palda.cli.commands.topics import topics
 from palda.cli.console import as_cli_options, printable
 from palda.errors import PaldaError
 
-__all__ = ["app", "main"]
-
 _INTERRUPTED = 130  # exit code that shells use after Ctrl-C
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown")

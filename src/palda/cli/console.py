@@ -17,17 +17,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = [
-    "Messages",
-    "ProgressBar",
-    "as_cli_options",
-    "print_table",
-    "printable",
-    "program_name",
-    "standard_output",
-    "write_lines",
-]
-
 _PIPED_WIDTH = 400  # characters per line of a table that is not shown on a terminal
 
 _OPTIONS = {

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from palda.data import Counts, Dataset
     from palda.estimators import PALDA, CrowdPALDA
 
-__all__ = ["load_crowd", "read_files", "regular_file", "word_counts"]
-
 _OptionalPath = TypeVar("_OptionalPath", Path, "Path | None")
 _HEAD = 4096  # bytes by which the format of standard input is recognised
 

@@ -18,29 +18,6 @@ if TYPE_CHECKING:
 
     from palda.data import TextWords, ValueWords
 
-__all__ = [
-    "AnnotatorModel",
-    "Annotators",
-    "Encoding",
-    "Engine",
-    "Force",
-    "Gold",
-    "Id",
-    "Jobs",
-    "JsonSummary",
-    "Model",
-    "Quiet",
-    "Seed",
-    "Target",
-    "Text",
-    "Votes",
-    "WordOptions",
-    "option_groups",
-    "read_options",
-    "target_options",
-    "word_options",
-]
-
 _FILES, _MODEL, _WORDS, _RUN = "Files", "Model", "Words", "Running"
 _ROLES = ("annotator", "label", "labels", "value", "time")
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     Record = dict[str, Any]
 
-__all__ = ["Target", "check_target", "json_text", "labels_cell", "new_file", "write_records", "write_table"]
-
 _FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".parquet": "parquet"}
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from palda.data.frozen_arrays import Strings
 
-__all__ = ["codes_of", "factorize", "given_axis", "require_columns", "roles", "times_of", "values_of"]
-
 
 def roles(
     frame: pd.DataFrame, wanted: Iterable[str], given: Mapping[str, str | None], where: validation.SourceLocation

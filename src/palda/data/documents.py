@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 Counts: TypeAlias = "sparse.csr_array[Any, tuple[int, int]]"
 
-__all__ = ["Corpus", "Dataset", "Documents", "Items", "Values", "Votes", "names_array"]
-
 
 @dataclass(frozen=True, eq=False)
 class Documents(Frozen):

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 Rows: TypeAlias = "NDArray[np.integer[Any]] | NDArray[np.bool_] | slice | Sequence[int]"
 Strings: TypeAlias = "NDArray[np.object_]"
 
-__all__ = ["Frozen", "check_unique", "freeze_fields", "names_array", "selection"]
-
 _Array = TypeVar("_Array", bound="np.ndarray[Any, Any]")
 
 

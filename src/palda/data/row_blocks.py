@@ -28,24 +28,6 @@ if TYPE_CHECKING:
 CountRows: TypeAlias = "Counts | StoredCounts"
 VoteRows: TypeAlias = "Votes | StoredVotes"
 
-__all__ = [
-    "CountSubset",
-    "StoredCounts",
-    "StoredVotes",
-    "VoteSubset",
-    "block_ranges",
-    "count_blocks",
-    "document_lengths",
-    "even_ranges",
-    "in_memory",
-    "take_counts",
-    "take_votes",
-    "vote_blocks",
-    "weighted_sums",
-    "word_doc_counts",
-    "word_totals",
-]
-
 _BLOCK_ENTRIES = 1 << 21  # about 25 MB of counts
 
 

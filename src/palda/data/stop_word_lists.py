@@ -6,8 +6,6 @@ too. Words of one letter are not: ``TextWords`` drops them by their length.
 
 from __future__ import annotations
 
-__all__ = ["LISTED_LANGUAGES", "stop_words"]
-
 # Missing in scikit-learn's list: common verb forms and remains of contractions ("won" stays a word).
 _ENGLISH_MORE = """
     ain aren couldn did didn does doesn doing don hadn hasn haven having isn ll mightn mustn needn shan shouldn theirs

@@ -19,7 +19,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from palda.data import validation
 from palda.data.stop_word_lists import LISTED_LANGUAGES, stop_words
-from palda.data.value_words import ValueWords
 from palda.errors import DataError
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
     from palda.data.documents import Counts
     from palda.data.frozen_arrays import Strings
-
-__all__ = ["TextWords", "ValueWords"]
 
 
 class TextWords(TransformerMixin, BaseEstimator):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palda.data.frozen_arrays import names_array
-from palda.data.text_words import TextWords, ValueWords
+from palda.data.text_words import TextWords
+from palda.data.value_words import ValueWords
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Arrays = Mapping[str, NDArray[Any]]
-
-__all__ = ["words_from_arrays", "words_to_arrays"]
 
 _NO_BINS = -1  # number of edges of a feature without any value
 

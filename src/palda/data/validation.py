@@ -16,26 +16,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "BLANK",
-    "DuplicateRule",
-    "SourceLocation",
-    "as_floats",
-    "find_column",
-    "first_duplicate",
-    "is_blank",
-    "keep_one_vote_each",
-    "name_text",
-    "parse_value",
-    "require_choice",
-    "require_count",
-    "require_distributions",
-    "require_number",
-    "require_rates",
-    "require_shape",
-    "shown",
-]
-
 DuplicateRule = Literal["error", "last", "first", "drop"]
 
 _MAX_DIGIT_BITS = 16  # of a radix sort: 65,536 counters stay in the cache

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     RandomState = np.random.RandomState
 
-__all__ = ["ValueWords"]
-
 _N_STARTS = 3
 _START_SAMPLE = 20_000
 _MAX_LLOYD_STEPS = 300

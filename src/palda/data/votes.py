@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from palda.data.frozen_arrays import Rows, Strings
 
-__all__ = ["LONG_COLUMNS", "VoteRecords", "Votes"]
-
 LONG_COLUMNS = ("doc", "annotator", "label", "value")
 
 

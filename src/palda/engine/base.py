@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["FAN_IN", "Engine", "tree_sum"]
-
 S = TypeVar("S")
 B = TypeVar("B")
 R = TypeVar("R")

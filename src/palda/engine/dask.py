@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from distributed import Client, Future
 
-__all__ = ["Dask"]
-
 S = TypeVar("S")
 B = TypeVar("B")
 R = TypeVar("R")

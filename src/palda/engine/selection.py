@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from palda.engine.base import Engine
 
-__all__ = ["check_engine", "open_client", "open_engine"]
-
 
 def check_engine(engine: Any) -> None:
     """Raise ``ValueError`` for an engine that cannot be opened."""

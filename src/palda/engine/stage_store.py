@@ -35,19 +35,6 @@ if TYPE_CHECKING:
     Arrays = Mapping[str, NDArray[Any]]
     Fingerprint = Mapping[str, Any]
 
-__all__ = [
-    "NO_CHECKPOINT",
-    "CheckpointError",
-    "FolderStageStore",
-    "Stage",
-    "StageRecord",
-    "StageStore",
-    "add_prefix",
-    "is_checkpoint",
-    "remove_checkpoint",
-    "strip_prefix",
-]
-
 T = TypeVar("T")
 
 FORMAT_VERSION = 2

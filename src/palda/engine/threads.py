@@ -15,8 +15,6 @@ from palda.engine.base import tree_sum
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Threads", "one_blas_thread", "resolve_n_jobs"]
-
 S = TypeVar("S")
 B = TypeVar("B")
 R = TypeVar("R")

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Aggregation", "aggregate"]
-
 
 @dataclass(frozen=True)
 class Aggregation:

@@ -71,8 +71,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["TopicEstimator"]
-
 _MIN_DOCS = 50  # with fewer documents the label prior is the base rate
 _CROWD_MAX_ITER, _CROWD_TOL = 200, 1e-6  # EM over the votes inside one round of training
 

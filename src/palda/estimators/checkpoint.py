@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from palda.models.topics import TrainingData
 
-__all__ = ["Checkpoint", "draw_seeds", "open_stage_store"]
-
 _WITHOUT_EFFECT = {"n_jobs", "engine", "verbose"}  # parameters that do not change the result
 _VOTE_COLUMNS = ("doc", "annotator", "label", "value")
 

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["CrowdPALDA"]
-
 
 class CrowdPALDA(TopicEstimator):
     """Multi-label classifier, topic model and annotator model for documents labelled by a crowd (ML-PA-LDA-C).

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["REST", "WordTable", "classifier_weights", "topic_weights"]
-
 REST = "(rest)"
 """In place of a word, for what belongs to no single word: the classifier's offset against the base rate, clipped
 evidence, and the influence of other classes through the label-set profiles."""

@@ -20,18 +20,6 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.int64]
 
-__all__ = [
-    "NewVotes",
-    "as_votes",
-    "class_names",
-    "given_classes",
-    "gold_table",
-    "known_votes",
-    "label_table",
-    "labels_of_classes",
-    "new_votes",
-]
-
 
 def label_table(Y: Any) -> tuple[NDArray[np.int8], NDArray[Any]]:
     """Labels (documents, classes) as 1, 0 and -1 for unknown, and the names of the columns.

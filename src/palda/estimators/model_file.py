@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["FORMAT_VERSION", "ModelFileError", "SavedModel", "load_state", "save_state"]
-
 FORMAT_VERSION = 1
 _FORMAT = "palda-model"
 _MANIFEST = "manifest.json"

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from palda.estimators.checkpoint import Checkpoint
 
-__all__ = ["PALDA", "load"]
-
 
 class PALDA(ClassifierMixin, TopicEstimator):
     """Multi-label classifier and topic model for documents with known labels (ML-PA-LDA).

@@ -12,8 +12,6 @@ from palda.models.crowd import OneCoinModel, PerClassModel, TwoCoinModel
 if TYPE_CHECKING:
     from palda.models.crowd import AnnotatorModel
 
-__all__ = ["ANNOTATOR_MODELS", "CONSTRAINTS", "check_parameters"]
-
 ANNOTATOR_MODELS: dict[str, type[AnnotatorModel]] = {
     "one_coin": OneCoinModel,
     "two_coin": TwoCoinModel,

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Arrays = dict[str, NDArray[Any]]
 
-__all__ = ["PersistentEstimator", "require_length"]
-
 _NOT_SAVED = {"engine": None}  # loading a file must not connect to a cluster
 _VOTE_COLUMNS = {"doc": np.int32, "annotator": np.int32, "label": np.int32, "value": np.int8}
 

@@ -11,8 +11,6 @@ import numpy as np
 if TYPE_CHECKING:
     from palda.models.topics import StepInfo
 
-__all__ = ["Progress", "duration", "note"]
-
 
 def note(text: str) -> None:
     """Write one line."""

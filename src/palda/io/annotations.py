@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from palda.data import Strings
 
-__all__ = ["Annotation", "dataset_from_annotations", "records_from_matrix"]
-
 
 @dataclass(frozen=True)
 class Annotation:

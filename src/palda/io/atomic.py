@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["replacing"]
-
 
 @contextmanager
 def replacing(target: Path, *, unique: bool = True) -> Iterator[Path]:

@@ -31,17 +31,6 @@ if TYPE_CHECKING:
 
     Source = str | os.PathLike[str]
 
-__all__ = [
-    "IrregularFileError",
-    "any_csv",
-    "check_width",
-    "csv_dialect",
-    "csv_rows",
-    "csv_table",
-    "regular_csv",
-    "text_lines",
-]
-
 _DELIMITERS = (",", "\t", ";", "|")
 _TAB_SUFFIXES = frozenset({".tsv", ".tab"})
 _MAX_CELL_LENGTH = (1 << 31) - 1  # Windows accepts no larger number

@@ -25,21 +25,6 @@ if TYPE_CHECKING:
 
     Source = str | os.PathLike[str]
 
-__all__ = [
-    "Table",
-    "check_header",
-    "decode_text",
-    "encoding_of",
-    "file_name",
-    "json_document",
-    "json_frame",
-    "json_lines",
-    "json_table",
-    "open_bytes",
-    "read_bytes",
-    "read_text",
-]
-
 _GZIP = b"\x1f\x8b"
 _ENCODINGS_BY_MARK = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _BROKEN_COMPRESSION = (EOFError, zlib.error, gzip.BadGzipFile)

@@ -26,18 +26,6 @@ if TYPE_CHECKING:
 
     Source = str | os.PathLike[str]
 
-__all__ = [
-    "FORMATS",
-    "DocumentChunk",
-    "ReadOptions",
-    "guess_format",
-    "read",
-    "read_any_votes",
-    "read_gold",
-    "read_gold_votes",
-    "stream_documents",
-]
-
 
 class _Reader(NamedTuple):
     """A reader of one format, and its names for the fields of ``ReadOptions`` that it supports."""

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     Source = str | os.PathLike[str]
     T = TypeVar("T")
 
-__all__ = ["Chunk", "as_table", "kind_of", "read_chunks", "read_table"]
-
 
 def as_table(source: Source | pd.DataFrame | Table, encoding: str | None = None) -> Table:
     """Table from a path or from a data frame; a ``Table`` is returned as it is."""

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     Source = str | os.PathLike[str] | pd.DataFrame | Table
     Layout = Literal["auto", "long", "wide", "lists"]
 
-__all__ = ["VoteTable", "read_documents", "read_votes", "vote_rows", "warn_about_blanks"]
-
 
 def read_documents(
     source: Source,

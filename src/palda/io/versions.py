@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 from importlib import metadata
 
-__all__ = ["package_version"]
-
 
 @lru_cache
 def package_version(package: str) -> str:

@@ -8,23 +8,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "EXTRAPOLATION_DAMPING",
-    "FIRST_EXTRAPOLATION",
-    "MAX_EXTRAPOLATION",
-    "MIN_FACTOR",
-    "MIN_WORD_WEIGHT",
-    "Bags",
-    "Beliefs",
-    "ClassWordProbs",
-    "LabelSetResult",
-    "Labels",
-    "PassLimits",
-    "ShardResult",
-    "Topics",
-    "WordEvidence",
-]
-
 MIN_WORD_WEIGHT = 1e-150
 """A word whose weight is at most this in every topic belongs to no topic and is ignored."""
 

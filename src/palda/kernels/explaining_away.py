@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["explain_away"]
-
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
 def explain_away(

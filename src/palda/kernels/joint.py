@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["joint"]
-
 
 class _Scratch(NamedTuple):
     """Arrays for one document, reused for the next."""

@@ -15,19 +15,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = [
-    "FAST",
-    "copy",
-    "dots",
-    "entries_with_mass",
-    "label_bound",
-    "label_prob",
-    "log_norm",
-    "log_norms",
-    "spaced_zeros",
-    "weighted_sum",
-]
-
 # Sums may be reordered, so that loops become SIMD code; infinities and NaN keep their meaning.
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 _MAX_NATS = 500.0  # beyond this a probability is 0 or 1 to the last bit

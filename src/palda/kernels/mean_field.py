@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["mean_field"]
-
 _MIN_CLASS_FIT = 1e-300
 
 

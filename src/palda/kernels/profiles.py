@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["label_sets"]
-
 _FACTORS_PER_LOG = 8  # factors are at least MIN_FACTOR, so their product stays a normal number
 
 

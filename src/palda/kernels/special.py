@@ -12,8 +12,6 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
-__all__ = ["digamma", "exp", "exp_digamma", "log", "log_gamma"]
-
 # Multiply and add may be fused into one instruction, which halves the time; nothing may be reordered, which would ruin
 # the bit arithmetic. A function that does not say so inherits the flags of whichever caller is compiled first.
 _FUSED = {"contract"}

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     Sizes: TypeAlias = NDArray[np.int32]
     SetDistance: TypeAlias = Callable[[Sizes, Sizes, Sizes], Floats]
 
-__all__ = ["SetAgreement", "krippendorff_alpha", "label_set_alpha"]
-
 _BLOCK_PAIRS = 1 << 16
 """Pairs of sets compared at a time: few enough for the processor's cache."""
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from palda.data import Votes
     from palda.metrics.inputs import Floats
 
-__all__ = ["AnnotatorPairs", "annotator_pairs", "annotator_rmse", "oracle_quality", "oracle_rmse"]
-
 
 def annotator_rmse(estimated: Any, true: Any, votes: Votes | None = None) -> float:
     """Root mean squared error of estimated annotator qualities, the paper's Ann RMSE.

@@ -15,18 +15,6 @@ if TYPE_CHECKING:
 
     from palda.metrics.inputs import Floats, Labels
 
-__all__ = [
-    "EPS",
-    "N_BINS",
-    "Binning",
-    "CalibrationCurve",
-    "calibration_curve",
-    "cell_log_likelihoods",
-    "class_log_likelihood",
-    "curve_of",
-    "expected_calibration_error",
-]
-
 Binning: TypeAlias = Literal["uniform", "quantile"]
 
 EPS = 1e-6

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     Floats: TypeAlias = NDArray[np.float64]
     Labels: TypeAlias = NDArray[np.int8]
 
-__all__ = ["mean_of_known", "number_list", "prediction_table", "probability_table", "ratio", "truth_table"]
-
 _ROUNDING = 1e-6
 """Tolerance for probabilities outside [0, 1], which single-precision rounding can cause."""
 

@@ -18,17 +18,6 @@ if TYPE_CHECKING:
 
     from palda.metrics.inputs import Floats, Labels
 
-__all__ = [
-    "LabelCounts",
-    "hamming_accuracy",
-    "jaccard_accuracy",
-    "jaccard_of",
-    "macro_f1",
-    "micro_f1",
-    "subset_accuracy",
-    "subset_of",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class LabelCounts:

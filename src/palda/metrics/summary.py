@@ -17,18 +17,6 @@ if TYPE_CHECKING:
 
     from palda.metrics.inputs import Floats, Labels
 
-__all__ = [
-    "ClassScores",
-    "LabelScores",
-    "apply_thresholds",
-    "base_rates",
-    "baseline_scores",
-    "majority_baseline",
-    "nothing_baseline",
-    "per_class",
-    "scores",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class ClassScores:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from palda.metrics.inputs import Floats
 
-__all__ = ["PRIOR_POSITIVES", "Measure", "choose_thresholds", "expected_measure"]
-
 Measure: TypeAlias = Literal["micro_f1", "macro_f1", "jaccard"]
 
 PRIOR_POSITIVES = 30.0

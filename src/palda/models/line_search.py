@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Rows = NDArray[np.int64]
 
-__all__ = ["line_search"]
-
 _SUFFICIENT_SHARE = 1e-4  # share of the expected gain that a step must reach (Armijo rule)
 
 

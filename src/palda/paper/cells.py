@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     K = TypeVar("K", bound=Hashable)
 
-__all__ = ["SOURCES", "Cell", "CellRecord", "Setting", "Source", "Store", "group_by", "versions", "write_atomically"]
-
 Setting: TypeAlias = str | int | float | bool | None
 Source: TypeAlias = Literal["gold", "votes", "majority", "dawid_skene"]
 

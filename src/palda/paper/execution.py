@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from palda.paper.methods import MethodFit
     from palda.paper.tasks import Task
 
-__all__ = ["run_cell"]
-
 _LABEL_MEASURES = ("hamming_accuracy", "jaccard_accuracy", "micro_f1", "macro_f1", "subset_accuracy")
 _MAX_WARNING_CHARS = 200
 

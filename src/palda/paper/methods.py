@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["METHODS", "REFERENCES", "Method", "MethodFit", "new_cell"]
-
 REFERENCES = ("nothing", "majority")
 """Baselines that ignore the documents: they show what a measure awards for no knowledge."""
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from palda.paper.cells import Cell, CellRecord
 
-__all__ = ["draw_fractions", "draw_methods", "draw_qualities", "draw_topics", "save_figure"]
-
 _STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 9,

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["ADVERSARIAL", "TABLE_1", "TABLE_2", "PublishedColumn", "published_column"]
-
 JACCARD, HAMMING = "jaccard_accuracy", "hamming_accuracy"
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from palda.paper.experiments import Experiment
     from palda.paper.tables import Table
 
-__all__ = ["PageUpdate", "reproduce_command", "stored_records", "update_page", "write_results"]
-
 _MARKER = re.compile(r"<!-- (/?)([a-z0-9-]+) -->")
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from palda.paper.cells import Cell, CellRecord, Store
 
-__all__ = ["RUN_CELL", "CellTimes", "Outcome", "RunListener", "run", "usable_cores"]
-
 RUN_CELL = "palda.paper.execution:run_cell"
 
 _DEFAULT_SECONDS = 20.0  # expected time of a cell when no cell is finished

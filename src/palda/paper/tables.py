@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from palda.paper.cells import CellRecord
 
-__all__ = ["Column", "Stat", "Table", "format_value", "percent", "summarise", "to_csv", "to_markdown", "to_records"]
-
 
 @dataclass(frozen=True)
 class Stat:

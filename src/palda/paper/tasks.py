@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from palda.paper.baselines.aggregation import AggregatedLabels
     from palda.paper.cells import Cell
 
-__all__ = ["FeatureKind", "Task", "load_task", "sample_rows", "task_labels"]
-
 FeatureKind: TypeAlias = Literal["words", "pooled", "values"]
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from palda.data import Votes
     from palda.report.inputs import ReportInputs
 
-__all__ = ["AnnotatorRow", "VerdictRow", "agreement_heatmap", "annotator_rows", "extreme_pairs", "verdict_rows"]
-
 MAX_ANNOTATORS = 500
 """Rows of the annotator table; those with the most votes are shown."""
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from palda.report.inputs import ReportInputs
 
-__all__ = ["CalibrationBins", "ClassRow", "class_rows", "correlation_heatmap"]
-
 _MAX_CLASSES = 300
 _N_BINS = 10
 _MIN_SCALE = 1e-12

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["DocumentLabel", "DocumentSelection", "ReportDocument", "WordEvidenceRecord", "selected_documents"]
-
 MAX_DOCUMENTS = 400
 MAX_BYTES = 1_100_000
 """Size of all documents together; it keeps the page below 3 MB."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from palda.data import Counts, Strings, Votes
 
-__all__ = ["ReportInputs", "ignore_feature_names", "report_inputs"]
-
 
 @dataclass(frozen=True)
 class ReportInputs:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from palda.report.inputs import ReportInputs
 
-__all__ = ["FitCourse", "Overview", "fit_course", "overview"]
-
 _MAX_UNCERTAINTY = 0.05
 """A label is certain if its probability is at most this far from 0 or 1."""
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from palda.estimators import PALDA, CrowdPALDA
     from palda.report.inputs import ReportInputs
 
-__all__ = ["render_report", "report_parts", "write_report"]
-
 _TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPT_DATA = (
     "summary", "agreement", "classes", "correlation", "topics", "class_topics", "documents", "fit", "class_names",

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from palda.estimators import CrowdPALDA
     from palda.io import ShardFolder
 
-__all__ = ["CrowdSummary", "FitSummary", "crowd_summary", "fit_summary"]
-
 _SUSPICIOUS = ("adversarial", "spammer")
 _CERTAIN, _DOUBTFUL = 0.9, 0.7  # probability of the likelier answer: at least, and below
 _MAX_VOTES = 20_000_000  # on disk, used to measure agreement

@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Record = dict[str, Any]
 
-__all__ = [
-    "TableView",
-    "annotator_table",
-    "class_table",
-    "label_records",
-    "majority_shares",
-    "rate_table",
-    "score_table",
-    "suggestion_table",
-    "topic_table",
-]
-
 _BLOCK = 1000  # documents per block of records
 _TINY = np.finfo(np.float64).tiny
 _ANNOTATOR_COLUMNS = {

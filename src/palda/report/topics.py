@@ -21,19 +21,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = [
-    "ClassTopics",
-    "Topic",
-    "WordNumbers",
-    "characteristic_words",
-    "class_topics",
-    "display_words",
-    "largest",
-    "state_mixtures",
-    "topic_shares",
-    "topics",
-]
-
 _N_WORDS = 14
 _N_TOPICS = 6
 _MAX_WORD_LENGTH = 30

@@ -11,8 +11,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MAX_HEATMAP_NAMES", "Heatmap", "rounded", "rounded_rows", "script_json", "shortened"]
-
 MAX_HEATMAP_NAMES = 60
 """Names along one side of a heatmap; more would not be legible."""
 

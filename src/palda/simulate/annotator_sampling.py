@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from palda.data import Strings
     from palda.simulate.document_sampling import Floats
 
-__all__ = ["PROFILES", "Behaviour", "SimulatedAnnotators", "SpammerAnswer", "annotators"]
-
 Behaviour = Literal["one_coin", "two_coin", "per_class"]
 SpammerAnswer = Literal["no", "yes", "mixed"]
 

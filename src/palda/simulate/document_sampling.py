@@ -25,16 +25,6 @@ if TYPE_CHECKING:
     Floats: TypeAlias = NDArray[np.float64]
     Ints: TypeAlias = NDArray[np.integer[Any]]
 
-__all__ = [
-    "DocumentModel",
-    "Lengths",
-    "SimulatedDocuments",
-    "doc_blocks",
-    "documents",
-    "numbered_names",
-    "random_stream",
-]
-
 Lengths = Literal["fixed", "poisson"]
 
 _BLOCK_CELLS = 1 << 20

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from palda.simulate.document_sampling import Floats, Lengths, SimulatedDocuments
 
-__all__ = ["ALL_THEMES", "CLASSES", "GENERAL_THEMES", "LABEL_SETS", "THEMES", "keywords", "newsroom", "newsroom_model"]
-
 THEMES: dict[str, str] = {
     "stage": """
         theatre play actor stage audience director drama festival comedy performance premiere cast script musical

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from palda.data import Strings
     from palda.simulate.document_sampling import Ints
 
-__all__ = ["crowd", "votes"]
-
 
 def votes(
     labels: ArrayLike | SimulatedDocuments | Dataset,

@@ -68,8 +68,6 @@ if TYPE_CHECKING:
     Array: TypeAlias = NDArray[np.float64]
     Rows: TypeAlias = NDArray[np.int64]
 
-__all__ = ["N_FOLDS", "TrainingPlan", "TrainingResult", "fit_alternating"]
-
 N_FOLDS = 3
 """Folds of classifiers and topic models; five cost twice as much and were no better on any public data set."""
 

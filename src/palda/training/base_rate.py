@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Rows = NDArray[np.int64]
 
-__all__ = ["BaseRateFit", "fit_base_rates", "word_probs"]
-
 _N_FOLDS = 5
 _MIN_DOCS = 50  # to hold some out
 

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Batch", "ModelState", "PastSummary", "RevisitedDocuments", "UpdateResult", "summarize_past", "update_model"]
-
 _MIN_PROB = 1e-6  # distance of probabilities from 0 and 1
 _MAX_VOTE_ROUNDS, _VOTE_TOL = 50, 1e-4  # updates of labels and annotators, until no label changes by more
 _MAX_TOPIC_ROUNDS, _TOPIC_TOL = 10, 1e-3  # of EM on a batch

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["classifier_evidence", "prior_log_odds"]
-
 
 class _Scorer(NamedTuple):
     """A label prior, the scores of documents without known words, and whether the scores are to join votes."""

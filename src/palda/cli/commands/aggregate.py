@@ -10,9 +10,7 @@ import typer
 from palda.cli import options as opt
 from palda.cli.console import Messages
 from palda.cli.inputs import regular_file
-from palda.cli.output import write_records, write_table
-
-__all__ = ["aggregate"]
+from palda.cli.output import Target, write_records, write_table
 
 
 @opt.option_groups(target=opt.target_options, reading=opt.read_options, omit=("text",))
@@ -31,7 +29,7 @@ def aggregate(
         ),
     ] = None,
     *,
-    target: opt.Target,
+    target: Target,
     reading: dict[str, Any],
     seed: opt.Seed = 0,
     jobs: opt.Jobs = None,
@@ -42,7 +40,7 @@ def aggregate(
     from palda.io import ReadOptions, read_any_votes, read_gold
     from palda.report import annotator_table, crowd_summary, label_records
 
-    people = None if annotators_output is None else opt.Target.file(annotators_output, force=target.force)
+    people = None if annotators_output is None else Target.file(annotators_output, force=target.force)
     messages = Messages(quiet=quiet)
     with messages.show_warnings():
         with regular_file(votes) as file:

@@ -8,9 +8,7 @@ import typer
 
 from palda.cli import options as opt
 from palda.cli.inputs import load_crowd
-from palda.cli.output import write_table
-
-__all__ = ["annotators"]
+from palda.cli.output import Target, write_table
 
 
 @opt.option_groups(target=opt.target_options)
@@ -20,7 +18,7 @@ def annotators(
         bool, typer.Option("--by-class", help="Show sensitivity and specificity per class.", show_default="off")
     ] = False,
     *,
-    target: opt.Target,
+    target: Target,
 ) -> None:
     """Show the quality of the annotators with 95% credible intervals and verdicts, best first."""
     from palda.report import annotator_table, rate_table

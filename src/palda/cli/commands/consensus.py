@@ -10,9 +10,7 @@ import typer
 from palda.cli import options as opt
 from palda.cli.console import Messages
 from palda.cli.inputs import load_crowd, read_files, word_counts
-from palda.cli.output import write_records
-
-__all__ = ["consensus"]
+from palda.cli.output import Target, write_records
 
 
 @opt.option_groups(target=opt.target_options, reading=opt.read_options, omit=("classes",))
@@ -23,7 +21,7 @@ def consensus(
     ] = None,
     votes: opt.Votes = None,
     *,
-    target: opt.Target,
+    target: Target,
     reading: dict[str, Any],
     jobs: opt.Jobs = None,
     quiet: opt.Quiet = False,

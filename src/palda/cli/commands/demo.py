@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["DemoResult", "demo", "run_demo"]
-
 N_DOCS = 1500
 _N_NEW, _VOTES_PER_DOC = 300, 5
 _RESULT_FILES = ("labels.csv", "annotators.csv", "model.palda", "report.html")

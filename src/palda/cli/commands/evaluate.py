@@ -9,13 +9,11 @@ import typer
 
 from palda.cli import options as opt
 from palda.cli.inputs import regular_file, word_counts
-from palda.cli.output import write_table
+from palda.cli.output import Target, write_table
 from palda.errors import PaldaError
 
 if TYPE_CHECKING:
     from palda.estimators import PALDA, CrowdPALDA
-
-__all__ = ["evaluate"]
 
 
 @opt.option_groups(target=opt.target_options)
@@ -27,7 +25,7 @@ def evaluate(
         typer.Option("--documents", "-d", help="Documents of the known labels.", show_default="the training documents"),
     ] = None,
     *,
-    target: opt.Target,
+    target: Target,
     id_: opt.Id = None,
     text: opt.Text = None,
     encoding: opt.Encoding = None,

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from palda.io import ShardFolder
     from palda.report import FitSummary
 
-__all__ = ["fit", "report_title"]
-
 _MODEL, _RUN = "Model", "Running"
 _MAX_KEPT_DOCS, _MAX_KEPT_VOTES = 200_000, 20_000_000  # in a model file, from a folder of shards
 

@@ -12,7 +12,7 @@ import typer
 from palda.cli import options as opt
 from palda.cli.console import Messages, ProgressBar
 from palda.cli.inputs import regular_file, word_counts
-from palda.cli.output import write_records
+from palda.cli.output import Target, write_records
 from palda.errors import PaldaError
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from palda.io import DocumentChunk, ShardFolder
 
     Record = dict[str, Any]
-
-__all__ = ["predict"]
 
 _CHUNK, _EXPLAINED_CHUNK = 5000, 500  # documents in memory at a time
 
@@ -39,7 +37,7 @@ def predict(
         ),
     ],
     *,
-    target: opt.Target,
+    target: Target,
     explain: Annotated[
         bool, typer.Option("--explain", help="Add the words with the strongest evidence.", show_default="off")
     ] = False,

@@ -12,8 +12,6 @@ from palda.cli.commands.fit import report_title
 from palda.cli.console import Messages
 from palda.cli.output import check_target
 
-__all__ = ["report"]
-
 
 def report(
     model: opt.Model,

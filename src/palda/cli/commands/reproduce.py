@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from palda.paper import Cell, CellRecord, Table
 
-__all__ = ["reproduce", "run_experiment"]
-
 _INTERRUPTED = 130  # exit code that shells use after Ctrl-C
 _TEXT_COLUMNS = ("method", "source", "part", "measure")
 

@@ -16,8 +16,6 @@ from palda.errors import PaldaError
 if TYPE_CHECKING:
     from palda.io import ShardFolder
 
-__all__ = ["shard"]
-
 
 @opt.option_groups(words=opt.word_options, reading=opt.read_options)
 def shard(

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from palda.data import Votes
     from palda.simulate import SimulatedAnnotators, SimulatedDocuments
 
-__all__ = ["FILES", "Folder", "prepare_folder", "simulate", "write_simulation"]
-
 FILES = ("documents.csv", "votes.csv", "truth.csv", "annotators_truth.csv")
 
 Folder = Annotated[Path, typer.Argument(help="Folder to write; created if it does not exist.")]

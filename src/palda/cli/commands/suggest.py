@@ -8,9 +8,7 @@ import typer
 
 from palda.cli import options as opt
 from palda.cli.inputs import load_crowd
-from palda.cli.output import write_table
-
-__all__ = ["suggest"]
+from palda.cli.output import Target, write_table
 
 
 @opt.option_groups(target=opt.target_options)
@@ -18,7 +16,7 @@ def suggest(
     model: opt.Model,
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="Number of labels to show.")] = 10,
     *,
-    target: opt.Target,
+    target: Target,
 ) -> None:
     """Show the labels for which another vote is expected to gain most, best first."""
     from palda.report import suggestion_table

@@ -7,9 +7,7 @@ from typing import Annotated
 import typer
 
 from palda.cli import options as opt
-from palda.cli.output import write_table
-
-__all__ = ["topics"]
+from palda.cli.output import Target, write_table
 
 
 @opt.option_groups(target=opt.target_options)
@@ -23,7 +21,7 @@ def topics(
         ),
     ] = False,
     *,
-    target: opt.Target,
+    target: Target,
 ) -> None:
     """Show the topics with their most characteristic words and the classes that raise them."""
     from palda.estimators import load

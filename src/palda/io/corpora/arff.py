@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     PathLike = str | os.PathLike[str]
     Floats = NDArray[np.float64]
 
-__all__ = ["read_arff"]
-
 
 def read_arff(
     path: PathLike, labels_xml: PathLike | None = None, *, label_names: Iterable[str] | None = None

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Split", "load", "names"]
-
 
 class Split(NamedTuple):
     """A data set in two parts with the same classes and features."""

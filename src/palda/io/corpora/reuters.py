@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
-__all__ = ["read_reuters"]
-
 
 def read_reuters(source: Source) -> Dataset:
     """Read the news stories and topics of Reuters-21578 from its SGML files.

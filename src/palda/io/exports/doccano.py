@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     EmptyRule = Literal["none", "abstained", "missing"]
 
-__all__ = ["MAX_FILES", "MAX_UNPACKED_BYTES", "read_doccano"]
-
 MAX_FILES = 10_000
 MAX_UNPACKED_BYTES = 1 << 30
 """Larger archives are refused, as a protection against zip bombs."""

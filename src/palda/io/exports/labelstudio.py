@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from palda.data import Dataset
 
-__all__ = ["read_labelstudio"]
-
 _KINDS = ("choices", "taxonomy")
 _OWN_COLUMNS = frozenset(
     {

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from palda.io.exports.prefixed_tables import BlankRule
     from palda.io.exports.rows import Row
 
-__all__ = ["read_mturk"]
-
 _LAYOUT = Layout(
     platform="Mechanical Turk",
     inputs="Input.",

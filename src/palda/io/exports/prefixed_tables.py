@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from palda.io.exports.rows import Row
 
-__all__ = ["BlankRule", "Layout", "gather"]
-
 BlankRule = Literal["none", "abstained"] | None
 
 

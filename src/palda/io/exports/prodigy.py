@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from palda.data import Dataset
 
-__all__ = ["read_prodigy"]
-
 _TASK_KEYS = frozenset(
     {"accept", "answer", "config", "field_rows", "label", "meta", "options", "sessions", "spans", "tokens", "versions"}
 )

@@ -25,20 +25,6 @@ if TYPE_CHECKING:
 
     Source = str | os.PathLike[str]
 
-__all__ = [
-    "ABSTAINED",
-    "Answer",
-    "Export",
-    "Row",
-    "class_names",
-    "is_empty",
-    "is_true",
-    "moment",
-    "parse_json",
-    "table_rows",
-    "text_field",
-]
-
 
 class Answer(NamedTuple):
     """Classes that one person judged present and absent, as in ``Annotation``."""

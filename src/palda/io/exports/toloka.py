@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from palda.data import Dataset, DuplicateRule
     from palda.io.exports.prefixed_tables import BlankRule
 
-__all__ = ["read_toloka"]
-
 _LAYOUT = Layout(
     platform="Toloka",
     inputs="INPUT:",

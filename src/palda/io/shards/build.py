@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     Source = str | os.PathLike[str]
     Watch = Callable[[str, float, int], None]
 
-__all__ = ["Sources", "Treatment", "shard_files"]
-
 _DOCS_PER_CHUNK = 2000
 
 

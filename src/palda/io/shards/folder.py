@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from palda.data import Rows, Strings, TextWords, ValueWords
     from palda.io.shards.reader import ShardReader
 
-__all__ = ["MappedCounts", "MappedVotes", "ShardFolder", "is_shards", "open_shards"]
-
 _ALL = slice(None)
 
 

@@ -47,26 +47,6 @@ if TYPE_CHECKING:
 
     from palda.data import Counts, Strings, Votes
 
-__all__ = [
-    "FORMAT_VERSION",
-    "MANIFEST",
-    "NAMES",
-    "WORDS",
-    "Manifest",
-    "Shard",
-    "ShardEntry",
-    "check_shard",
-    "file_sha256",
-    "mapped_shard",
-    "names_of",
-    "read_json",
-    "read_manifest",
-    "shard_name",
-    "string_array",
-    "write_json",
-    "write_shard",
-]
-
 FORMAT_VERSION = 2
 MANIFEST, NAMES, WORDS = "manifest.json", "names.json", "words.json"
 _FORMAT = "palda-shards"

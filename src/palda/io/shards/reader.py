@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from palda.data import Counts, Rows, Strings
     from palda.io.shards.format import Manifest, Shard
 
-__all__ = ["MappedCounts", "MappedVotes", "ShardReader", "open_reader"]
-
 
 def open_reader(path: str | os.PathLike[str]) -> ShardReader:
     """Reader of a folder; the same object is returned again while the manifest stays unchanged."""

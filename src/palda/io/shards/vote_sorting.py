@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     Source = str | os.PathLike[str]
     Watch = Callable[[float, int], None]
 
-__all__ = ["DocumentIndex", "VoteFacts", "digests_of", "group_votes", "scan_votes", "votes_of_shard"]
-
 _ROWS_PER_CHUNK = 10_000
 _MAX_PENDING = 1 << 20  # records in memory before they are appended to the temporary files
 _DIGEST_BYTES = 16

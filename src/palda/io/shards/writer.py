@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     Words = TextWords | ValueWords
 
-__all__ = ["DOCS_PER_SHARD", "UnfinishedFolder", "write_names", "write_part", "write_shards", "write_words"]
-
 DOCS_PER_SHARD = 1 << 14
 """Default number of documents per shard."""
 

@@ -21,17 +21,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = [
-    "MIN_FOR_SLOPE",
-    "MIN_TO_LEARN",
-    "Platt",
-    "base_log_odds",
-    "cross_calibrate",
-    "fit_platt",
-    "log_likelihoods",
-    "minority_counts",
-]
-
 MIN_FOR_SLOPE = 10.0
 """Minimum of expected positives and negatives for a class to have its own slope."""
 

@@ -41,20 +41,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = [
-    "Combination",
-    "CombinationInputs",
-    "HeldOut",
-    "HeldOutLabels",
-    "HeldOutVotes",
-    "choose_combination",
-    "choose_for_new_documents",
-    "choose_share",
-    "most_likely_combination",
-    "recalibrate",
-    "refit_profiles",
-]
-
 _NUMBERS_OF_PROFILES = (4, 10, 25)  # tried besides one; fewer than four were never the best on any data set
 _KAPPAS = (1.0, 0.8, 0.6, 0.4, 0.0)
 _KAPPAS_WITH_RECALIBRATION = (1.0, 0.8, 0.6)  # recalibration corrects most overconfidence

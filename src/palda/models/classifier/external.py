@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Indices = NDArray[np.int64]
 
-__all__ = ["ExternalClassifier", "ExternalFit", "check_classifier", "fit_external"]
-
 
 @dataclass(frozen=True, eq=False)
 class ExternalClassifier:

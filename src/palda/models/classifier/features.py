@@ -32,20 +32,6 @@ if TYPE_CHECKING:
     Indices: TypeAlias = NDArray[np.int64]
     Matrix: TypeAlias = sparse.csr_array[Any, tuple[int, int]]
 
-__all__ = [
-    "Block",
-    "Features",
-    "Scale",
-    "StoredBlock",
-    "compact",
-    "cut_blocks",
-    "fourier_rows",
-    "inverse_document_frequencies",
-    "learn_features",
-    "learn_scale",
-    "tf_idf",
-]
-
 _DOCS_PER_BLOCK = 4096
 
 

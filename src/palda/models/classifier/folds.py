@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Indices = NDArray[np.int64]
 
-__all__ = ["NO_FOLD", "Problems", "assign_folds", "checked_targets"]
-
 NO_FOLD = -1
 """The left-out fold of a problem on all documents."""
 

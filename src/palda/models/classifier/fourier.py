@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Matrix = sparse.csr_array[Any, tuple[int, int]]
 
-__all__ = ["MAX_FOURIER_DOCS", "MIN_FOURIER_DOCS", "N_SAMPLE_DOCS", "FourierFeatures", "fit_fourier_features"]
-
 N_DIMENSIONS, N_WAVES, N_COLUMNS, KERNEL_GAMMA = 32, 500, 200, 0.5
 """Latent dimensions, cosines, principal components that are kept, and the γ of the kernel exp(-γ d² / median d²).
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["LabelPrior", "combination_arrays", "combination_from_arrays"]
-
 
 @dataclass(frozen=True, eq=False)
 class LabelPrior:

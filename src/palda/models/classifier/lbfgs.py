@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     Indices: TypeAlias = NDArray[np.int64]
     Objective: TypeAlias = Callable[[Array, Indices], tuple[Array, Array]]
 
-__all__ = ["LbfgsLimits", "column_dots", "minimise"]
-
 _MEMORY = 6
 _SUFFICIENT_SHARE = 1e-4  # share of the expected decrease that a step must reach (Armijo rule)
 _MIN_STEP = 2.0**-30  # below this only rounding is left to gain

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     Array: TypeAlias = NDArray[np.float64]
     Indices: TypeAlias = NDArray[np.int64]
 
-__all__ = ["ClassifierFit", "ClassifierSettings", "LogisticClassifier", "fit_classifier"]
-
 _INFINITE_PENALTY = 1e9  # leaves nothing of a coefficient
 _FILE_ARRAYS = (
     "coef", "intercept", "slope", "offset", "limit", "base_rates", "penalties", "idf", "dense_mean", "dense_spread",

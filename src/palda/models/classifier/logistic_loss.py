@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     Columns: TypeAlias = slice | NDArray[np.bool_]
     Blocks: TypeAlias = Sequence[Block | StoredBlock]
 
-__all__ = ["Coefficients", "fit_columns", "loss_and_gradient", "scores_without_fold"]
-
 _COEF_PER_GROUP = 1 << 18  # coefficients that are optimised together: L-BFGS holds fifteen copies, best kept in cache
 _MIN_CURVATURE = 1e-6  # intercepts have no penalty, and the loss of a certain class has no curvature
 

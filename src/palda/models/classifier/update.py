@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 _MAX_RECALIBRATION_DOCS = 1000.0  # weight of the earlier documents in the recalibration
 
-__all__ = ["ClassifierSummary", "summarize_classifier", "update_classifier"]
-
 
 @dataclass(frozen=True, eq=False)
 class ClassifierSummary:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["DEFAULT_HISTORY_VOTES", "MAX_HISTORY_VOTES", "AnnotatorHistory", "parse_annotator_prior"]
-
 MAX_HISTORY_VOTES = 200.0
 """Maximum number of votes that the history of one rate counts as."""
 

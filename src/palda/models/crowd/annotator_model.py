@@ -22,19 +22,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = [
-    "AnnotatorBelief",
-    "AnnotatorModel",
-    "CoinModel",
-    "OneCoinModel",
-    "PerClassModel",
-    "PublishedCoin",
-    "TwoCoinModel",
-    "VoteEvidence",
-    "by_class_and_state",
-    "mean_rates",
-]
-
 _POOL_STEPS = 3  # Newton steps for the pool per EM iteration; the next iteration continues from the result
 _MIN_RATE = 1e-6  # ρ of the published model is maximised within [_MIN_RATE, 1 - _MIN_RATE]
 _START_RATES = (0.7, 0.3)  # rates of correct and wrong votes before the first vote: a little better than chance

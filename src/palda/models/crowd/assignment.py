@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["TypicalRates", "expected_gain", "typical_rates"]
-
 
 class TypicalRates(NamedTuple):
     """P(vote 1 | present) and P(vote 0 | absent) of a typical annotator, (classes,)."""

@@ -34,20 +34,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = [
-    "CrowdFit",
-    "CrowdSettings",
-    "CrowdState",
-    "VoteShard",
-    "count_votes",
-    "cut_votes",
-    "fit_crowd",
-    "label_posterior",
-    "start_state",
-    "votes_as_evidence",
-    "with_profiles",
-]
-
 _VOTES_PER_SHARD = 50_000
 _MAX_SHARDS = 256
 _WARM_UP_ROUNDS, _WARM_UP_TOL = 50, 1e-5  # EM of new profiles while the annotators are fixed

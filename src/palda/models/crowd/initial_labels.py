@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["initial_label_probs", "mean_where_unknown"]
-
 _PRIOR_RATE, _PRIOR_VOTES = 0.7, 10.0  # rate of correct votes assumed of an annotator, and its weight in votes
 
 

@@ -24,17 +24,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = [
-    "ProfilePrior",
-    "ProfileStats",
-    "Profiles",
-    "SetPosterior",
-    "initial_profiles",
-    "profile_e_step",
-    "profile_log_prior",
-    "profile_m_step",
-]
-
 _MIN_RATE = 1e-6  # π is never closer to 0 or 1: a class that no document has had may still occur
 _MAX_SEED_DOCS = 20_000  # documents among which initial profiles are drawn; more do not improve the choice
 

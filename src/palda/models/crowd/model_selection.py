@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = [
-    "MIN_STANDARD_ERRORS",
-    "N_VOTE_FOLDS",
-    "choose_candidate",
-    "choose_n_profiles",
-    "select_votes",
-    "vote_folds",
-    "votes_log_likelihood",
-]
-
 MIN_STANDARD_ERRORS = 2.0
 """Standard errors by which a more complex candidate must predict better, by default."""
 

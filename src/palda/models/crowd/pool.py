@@ -20,16 +20,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = [
-    "MAX_PARAMETER",
-    "MIN_PARAMETER",
-    "PSEUDO_ANNOTATOR",
-    "beta_divergence",
-    "expected_logs",
-    "fit_pool",
-    "pool_divergence",
-]
-
 PSEUDO_ANNOTATOR = (3.5, 1.5)
 """Beta parameters of the pseudo-annotator: a mean of .7, worth five votes."""
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["VERDICTS", "AnnotatorSummary", "quality_table", "rates_by_class", "summarize_annotators", "verdicts"]
-
 MIN_VOTES = 10.0
 """With fewer votes even a narrow interval reflects the pool more than the annotator."""
 

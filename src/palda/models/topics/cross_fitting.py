@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Rows = NDArray[np.int64]
 
-__all__ = ["CrossFittedTopics", "TopicPlan", "cross_fit_topics", "fit_labelled_topics", "fit_topics", "start_params"]
-
 
 @dataclass(frozen=True)
 class TopicPlan:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["MAX_CONCENTRATION", "MIN_CONCENTRATION", "DirichletFit", "fit_dirichlet", "fit_symmetric_dirichlet"]
-
 MIN_CONCENTRATION, MAX_CONCENTRATION = 5e-3, 100.0
 _MAX_STEPS = 100
 _GAIN_TOLERANCE = 1e-12  # nats per document that a Newton step is expected to gain

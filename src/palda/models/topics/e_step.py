@@ -24,16 +24,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = [
-    "EStepInputs",
-    "label_probs",
-    "lower_bound",
-    "no_beliefs",
-    "shard_statistics",
-    "topic_shares",
-    "total_statistics",
-]
-
 
 class EStepInputs(NamedTuple):
     """What the E-steps of all shards share. It holds no more than needed, because it may be sent to other machines."""

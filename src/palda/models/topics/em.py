@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from palda.models.crowd import AnnotatorModel
     from palda.models.topics.shards import DocumentShard
 
-__all__ = ["EMResult", "EMSettings", "run_em"]
-
 _PASS_LIMITS = PassLimits(max_passes=30, tolerance=1e-3, extrapolate=True)
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["implied_stats", "update_params"]
-
 
 def update_params(
     params: Params, stats: SufficientStats, annotators: AnnotatorModel | None = None

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["OnlinePasses", "cut_pieces"]
-
 _FIRST_STEP, _FORGETTING, _STEPS_PER_PASS, _LONG_PASSES = 0.5, 0.51, 48, 5
 """ρ of the first step, κ, the steps per pass, and the passes after which steps have shrunk by 2^-κ.
 

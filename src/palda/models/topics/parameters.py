@@ -19,18 +19,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = [
-    "Params",
-    "StepInfo",
-    "SufficientStats",
-    "base_rate_log_odds",
-    "belief_from_arrays",
-    "belief_to_arrays",
-    "estimate_base_rates",
-    "params_from_arrays",
-    "params_to_arrays",
-]
-
 _MIN_BASE_RATE = 1e-6  # ξ is maximised within [1e-6, 1 - 1e-6]: a class without any document may still exist
 
 

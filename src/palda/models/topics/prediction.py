@@ -28,20 +28,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Rows = NDArray[np.int64]
 
-__all__ = [
-    "Temperature",
-    "WordEvidenceModel",
-    "class_word_probs",
-    "evidence_of_shards",
-    "fit_temperature",
-    "for_prediction",
-    "label_likelihoods",
-    "temperature_sample",
-    "word_evidence_model",
-    "word_evidence_of",
-    "word_weights",
-]
-
 _PASS_LIMITS = PassLimits(max_passes=50, tolerance=1e-4)
 _EXPONENTS = (0.0, 0.5, 1.0)
 _SCALES = (0.01, 100.0)

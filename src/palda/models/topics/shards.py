@@ -23,18 +23,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Rows = NDArray[np.int64]
 
-__all__ = [
-    "NEARLY_CERTAIN",
-    "DocumentShard",
-    "TrainingData",
-    "bags_of",
-    "concatenate_bags",
-    "cut_shards",
-    "labelled_shards",
-    "shard_ranges",
-    "unlabelled_shards",
-]
-
 NEARLY_CERTAIN = 0.02
 """A label whose probability is this close to 0 or 1 counts as known. The E-step of an uncertain label is more
 expensive, and as expensive for a nearly certain one as for any other."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["START_TOPIC_PRIOR", "START_WORD_PRIOR", "default_n_topics", "first_params"]
-
 START_TOPIC_PRIOR = 0.15
 START_WORD_PRIOR = 0.1
 _OWN_TOPIC_PRIOR = 1.5  # added to α of a block for its own topic

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["AggregatedLabels", "aggregate_labels", "dawid_skene", "vote_shares"]
-
 _HALF = 0.5
 
 

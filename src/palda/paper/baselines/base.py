@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Labels = NDArray[np.int8]
 
-__all__ = ["HALF", "N_FOLDS", "BaselineClassifier", "are_counts", "check_features", "generator", "out_of_fold_probs"]
-
 HALF = 0.5
 N_FOLDS = 3
 

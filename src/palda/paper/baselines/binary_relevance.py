@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from palda.paper.baselines.base import Array, Labels
     from palda.paper.baselines.linear import LinearModel
 
-__all__ = ["BRq", "OneVsRest"]
-
 
 class OneVsRest(BaselineClassifier):
     """One logistic regression per class, with an L2 penalty chosen by cross-validation.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from palda.paper.baselines.base import Array, Labels
 
-__all__ = ["BayesianChains", "MonteCarloChains", "dependence_tree", "mutual_information"]
-
 _NO_PARENT = -9999  # scipy's value for the root
 _MAX_SAMPLED_LABELS = 1 << 22  # sampled labels held in memory at a time
 

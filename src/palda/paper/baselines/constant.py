@@ -11,8 +11,6 @@ from palda.paper.baselines.base import HALF, BaselineClassifier
 if TYPE_CHECKING:
     from palda.paper.baselines.base import Array, Labels
 
-__all__ = ["MajorityLabels", "NoLabels"]
-
 
 class MajorityLabels(BaselineClassifier):
     """Predicts the more frequent value of each class in training, 0 for a tie; probabilities are base rates."""

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from palda.engine import Threads
     from palda.paper.baselines.base import Array, Labels
 
-__all__ = ["WORD_STRENGTHS", "LinearFeatures", "LinearModel", "choose_strengths", "fit_linear", "fit_with_labels"]
-
 WORD_STRENGTHS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Inverse penalties tried on tf-idf, from strong to weak regularisation."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from palda.data import Votes
     from palda.paper.baselines.base import Array, Labels
 
-__all__ = ["Raykar"]
-
 _MAX_START_ITER, _START_TOL = 500, 1e-4  # of the initial EM on votes alone
 _POOL_VOTES = 4.0  # strength of the crowd's mean rates as a prior, in votes
 

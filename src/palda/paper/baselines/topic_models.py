@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from palda.paper.baselines.base import Array, Labels
 
-__all__ = ["LabelledLDA", "SupervisedLDA", "as_words"]
-
 _MIN_SHARE = 1e-4  # topic share of a class that got no words
 
 

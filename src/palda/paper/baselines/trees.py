@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from palda.paper.baselines.base import Array, Labels
 
-__all__ = ["Forest", "Rakel", "draw_labelsets"]
-
 _MAX_LABELSETS = 100
 _ROOT_DOCS = 2.0  # pseudo-documents with the root's class shares, added to every leaf
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from palda.paper.cells import CellRecord
     from palda.paper.tables import Value
 
-__all__ = ["ADVERSARIAL"]
-
 _GRID = Grid((40,), (1.0,), ("votes",), "adversarial", quick_n_seeds=2)
 
 _COLUMNS = (

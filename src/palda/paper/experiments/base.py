@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from palda.paper.cells import Cell, CellRecord, Source
     from palda.paper.tables import Table
 
-__all__ = ["ALL_SETS", "GRID_METHODS", "TITLES", "Experiment", "Grid", "RunOptions", "figure_name", "seeds_note"]
-
 ALL_SETS = ("reuters", "bibtex", "enron", "scene", "yeast")
 """Data sets in the order of the paper."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from palda.paper.cells import Cell, CellRecord, Setting, Source
     from palda.paper.tables import Value
 
-__all__ = ["TABLE1"]
-
 _SEEDS, _QUICK_SEEDS = 5, 1
 
 _N_TOPICS = {"reuters": 20, "enron": 60, "yeast": 30, "scene": 30, "bibtex": 20}

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from palda.paper.cells import CellRecord
     from palda.paper.tables import Value
 
-__all__ = ["TABLE2"]
-
 _GRID = Grid((20,), (0.1, 0.3, 0.5, 0.7, 1.0), ("gold", "votes"))
 
 _COLUMNS = (

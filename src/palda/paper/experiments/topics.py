@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from palda.paper.cells import Cell, CellRecord
     from palda.paper.tables import Value
 
-__all__ = ["CROWD_TOPICS", "TOPICS"]
-
 _N_TOPICS, _FRACTIONS = (10, 20, 40, 80), (0.25, 0.5, 0.75, 1.0)
 _GRID = Grid(_N_TOPICS, _FRACTIONS, ("gold",), quick_n_topics=(10, 20, 80), quick_fractions=(0.25, 1.0))
 _CROWD_GRID = replace(_GRID, sources=("votes",))
