@@ -145,4 +145,4 @@ def test_votes_given_as_documents_are_refused(palda: Palda, world: World, tmp_pa
 def test_an_unknown_language_is_refused(palda: Palda, world: World, tmp_path: Path) -> None:
     result = palda("fit", world.documents, world.votes, "-o", tmp_path / "m", "--language", "klingon", "--quiet")
     assert "--language klingon is not one of" in result.error_line
-    assert "--language none takes words as they are" in result.error_line
+    assert "--language none disables stemming" in result.error_line
