@@ -65,7 +65,7 @@ class ValueWords(TransformerMixin, BaseEstimator):
         Cluster centres in ascending order, for ``scope="pooled"``.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : array of str, shape (n_features_in_,)
+    feature_names_in_ : array of str, shape (n_features,)
         Names of the features, if the input has them.
 
     Examples
