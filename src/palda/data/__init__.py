@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from palda.data.columns import codes_of, factorize, given_axis, require_columns, roles, times_of, values_of
 from palda.data.documents import Corpus, Counts, Dataset, Documents, Values
-from palda.data.frozen_arrays import Frozen, Rows, Strings, freeze_fields, names_array, selection
+from palda.data.frozen_arrays import Array, Frozen, Rows, Strings, freeze_fields, names_array, selection
 from palda.data.row_blocks import (
     CountRows,
     VoteRows,
@@ -35,6 +35,7 @@ __all__ = [
     "BLANK",
     "LISTED_LANGUAGES",
     "LONG_COLUMNS",
+    "Array",
     "Corpus",
     "CountRows",
     "Counts",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Rows: TypeAlias = "NDArray[np.integer[Any]] | NDArray[np.bool_] | slice | Sequence[int]"
 Strings: TypeAlias = "NDArray[np.object_]"
+Array: TypeAlias = "NDArray[np.float64]"
 
 _Array = TypeVar("_Array", bound="np.ndarray[Any, Any]")
 

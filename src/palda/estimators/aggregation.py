@@ -33,10 +33,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from palda.data import Strings, Votes
+    from palda.data import Array, Strings, Votes
     from palda.models.crowd import AnnotatorModel, Profiles
-
-    Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -61,15 +61,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from palda.data import CountRows, Counts
+    from palda.data import Array, CountRows, Counts
     from palda.engine import StageStore
     from palda.estimators.checkpoint import Checkpoint
     from palda.estimators.explanation import WordTable
     from palda.models.classifier import ExternalClassifier, LabelPrior, LogisticClassifier
     from palda.models.crowd import AnnotatorModel, Profiles
     from palda.models.topics import EMResult, Params, TrainingData
-
-    Array = NDArray[np.float64]
 
 _MIN_DOCS = 50  # with fewer documents the label prior is the base rate
 _CROWD_MAX_ITER, _CROWD_TOL = 200, 1e-6  # EM over the votes inside one round of training

@@ -38,11 +38,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from palda.data import VoteRows, Votes
+    from palda.data import Array, VoteRows, Votes
     from palda.estimators.checkpoint import Checkpoint
     from palda.models.crowd import AnnotatorBelief, AnnotatorModel
-
-    Array = NDArray[np.float64]
 
 
 class CrowdPALDA(TopicEstimator):

@@ -14,12 +14,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.data import Counts
+    from palda.data import Array, Counts
     from palda.kernels import Bags
     from palda.models.classifier import LabelPrior
     from palda.models.topics import DocumentShard, EMSettings, WordEvidenceModel
-
-    Array = NDArray[np.float64]
 
 REST = "(rest)"
 """In place of a word, for what belongs to no single word: the classifier's offset against the base rate, clipped

@@ -34,11 +34,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.data import Strings, TextWords, ValueWords
+    from palda.data import Array, Strings, TextWords, ValueWords
     from palda.estimators.model_file import SavedModel
     from palda.models.topics import Params
 
-    Array = NDArray[np.float64]
     Arrays = dict[str, NDArray[Any]]
 
 _NOT_SAVED = {"engine": None}  # loading a file must not connect to a cluster

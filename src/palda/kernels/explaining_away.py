@@ -12,9 +12,7 @@ from palda.kernels.loops import FAST, label_prob, spaced_zeros
 from palda.kernels.special import log
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+    from palda.data import Array
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)

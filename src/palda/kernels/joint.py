@@ -37,7 +37,7 @@ from palda.kernels.special import digamma, exp, exp_digamma, log_gamma
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    from palda.data import Array
 
 
 class _Scratch(NamedTuple):

@@ -13,7 +13,7 @@ from palda.kernels.special import exp, log_gamma
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    from palda.data import Array
 
 # Sums may be reordered, so that loops become SIMD code; infinities and NaN keep their meaning.
 FAST = {"reassoc", "contract", "nsz", "arcp"}

@@ -24,7 +24,7 @@ from palda.kernels.special import digamma, exp
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    from palda.data import Array
 
 _MIN_CLASS_FIT = 1e-300
 

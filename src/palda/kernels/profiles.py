@@ -18,7 +18,7 @@ from palda.kernels.special import exp, log
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    from palda.data import Array
 
 _FACTORS_PER_LOG = 8  # factors are at least MIN_FACTOR, so their product stays a normal number
 

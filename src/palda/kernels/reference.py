@@ -27,7 +27,7 @@ from palda.kernels.arrays import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    from palda.data import Array
 
 
 def mean_field(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, beliefs: Beliefs) -> ShardResult:

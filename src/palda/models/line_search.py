@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    from palda.data import Array
+
     Rows = NDArray[np.int64]
 
 _SUFFICIENT_SHARE = 1e-4  # share of the expected gain that a step must reach (Armijo rule)

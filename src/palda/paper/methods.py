@@ -19,13 +19,11 @@ from palda.paper.cells import Cell, Setting, Source
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
+    from palda.data import Array
     from palda.paper.baselines import Baseline
     from palda.paper.tasks import FeatureKind, Task
-
-    Array = NDArray[np.float64]
 
 REFERENCES = ("nothing", "majority")
 """Baselines that ignore the documents: they show what a measure awards for no knowledge."""

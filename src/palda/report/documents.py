@@ -13,12 +13,9 @@ from palda.report.values import rounded, script_json, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
-    from palda.data import Votes
+    from palda.data import Array, Votes
     from palda.report.inputs import ReportInputs
-
-    Array = NDArray[np.float64]
 
 MAX_DOCUMENTS = 400
 MAX_BYTES = 1_100_000

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from palda.data import Strings, Votes
+    from palda.data import Array, Strings, Votes
     from palda.estimators import PALDA, CrowdPALDA
 
-    Array = NDArray[np.float64]
     Record = dict[str, Any]
 
 _BLOCK = 1000  # documents per block of records

@@ -14,12 +14,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.data import Strings
+    from palda.data import Array, Strings
     from palda.estimators import PALDA, CrowdPALDA
     from palda.report.classes import ClassRow
     from palda.report.inputs import ReportInputs
-
-    Array = NDArray[np.float64]
 
 _N_WORDS = 14
 _N_TOPICS = 6

@@ -30,11 +30,10 @@ from palda.models.topics import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from palda.data import CountRows
+    from palda.data import Array, CountRows
     from palda.models.crowd import AnnotatorBelief
     from palda.models.topics import EMResult, EMSettings, Params, TopicPlan, TrainingData
 
-    Array = NDArray[np.float64]
     Rows = NDArray[np.int64]
 
 _N_FOLDS = 5

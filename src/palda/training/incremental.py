@@ -34,13 +34,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.data import CountRows, Counts, Votes
+    from palda.data import Array, CountRows, Counts, Votes
     from palda.models.classifier import LabelPrior
     from palda.models.crowd import AnnotatorBelief, CrowdSettings
     from palda.models.topics import DocumentShard, EMSettings, Params, SufficientStats
     from palda.training.alternating import TrainingResult
-
-    Array = NDArray[np.float64]
 
 _MIN_PROB = 1e-6  # distance of probabilities from 0 and 1
 _MAX_VOTE_ROUNDS, _VOTE_TOL = 50, 1e-4  # updates of labels and annotators, until no label changes by more

@@ -11,13 +11,9 @@ from palda.models.classifier import LogisticClassifier
 from palda.models.topics import bags_of, shard_ranges, word_evidence_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from palda.data import CountRows, Counts
+    from palda.data import Array, CountRows, Counts
     from palda.models.classifier import LabelPrior
     from palda.models.topics import EMSettings
-
-    Array = NDArray[np.float64]
 
 
 class _Scorer(NamedTuple):

@@ -14,14 +14,9 @@ from palda.cli.console import Messages, program_name, standard_output
 from palda.cli.output import Target, write_records, write_table
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from palda.data import Corpus, TextWords, Votes
+    from palda.data import Array, Corpus, TextWords, Votes
     from palda.estimators import CrowdPALDA
     from palda.simulate import SimulatedAnnotators, SimulatedDocuments
-
-    Array = NDArray[np.float64]
 
 N_DOCS = 1500
 _N_NEW, _VOTES_PER_DOC = 300, 5

@@ -19,7 +19,7 @@ from scipy.special import expit
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    from palda.data import Array
 
 MIN_FOR_SLOPE = 10.0
 """Minimum of expected positives and negatives for a class to have its own slope."""

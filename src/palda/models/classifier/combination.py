@@ -36,10 +36,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.data import Votes
+    from palda.data import Array, Votes
     from palda.models.crowd import AnnotatorBelief
-
-    Array = NDArray[np.float64]
 
 _NUMBERS_OF_PROFILES = (4, 10, 25)  # tried besides one; fewer than four were never the best on any data set
 _KAPPAS = (1.0, 0.8, 0.6, 0.4, 0.0)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    from palda.data import Array
+
     Indices = NDArray[np.int64]
 
 

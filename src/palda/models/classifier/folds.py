@@ -11,7 +11,8 @@ from palda.errors import DataError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    from palda.data import Array
+
     Indices = NDArray[np.int64]
 
 NO_FOLD = -1

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from scipy import sparse
 
-    Array = NDArray[np.float64]
+    from palda.data import Array
+
     Matrix = sparse.csr_array[Any, tuple[int, int]]
 
 N_DIMENSIONS, N_WAVES, N_COLUMNS, KERNEL_GAMMA = 32, 500, 200, 0.5

@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from palda.data import Array
     from palda.models.classifier.external import ExternalClassifier
     from palda.models.topics import WordEvidenceModel
-
-    Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,13 +22,10 @@ from palda.models.classifier.lbfgs import LbfgsLimits
 from palda.models.classifier.logistic_loss import fit_columns
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from palda.data import Array
     from palda.engine import Engine
     from palda.models.classifier.features import Block
     from palda.models.classifier.logistic import LogisticClassifier
-
-    Array = NDArray[np.float64]
 
 _MAX_RECALIBRATION_DOCS = 1000.0  # weight of the earlier documents in the recalibration
 

@@ -17,11 +17,7 @@ from palda.data import names_array, validation
 from palda.errors import DataError, PaldaWarning
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from palda.data import Strings
-
-    Array = NDArray[np.float64]
+    from palda.data import Array, Strings
 
 MAX_HISTORY_VOTES = 200.0
 """Maximum number of votes that the history of one rate counts as."""

@@ -17,10 +17,8 @@ from palda.models.crowd.pool import PSEUDO_ANNOTATOR, beta_divergence, expected_
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from palda.data import Votes
+    from palda.data import Array, Votes
     from palda.models.crowd.annotator_history import AnnotatorHistory
-
-    Array = NDArray[np.float64]
 
 _POOL_STEPS = 3  # Newton steps for the pool per EM iteration; the next iteration continues from the result
 _MIN_RATE = 1e-6  # ρ of the published model is maximised within [_MIN_RATE, 1 - _MIN_RATE]

@@ -10,11 +10,8 @@ from scipy.special import entr
 from palda.models.crowd.annotator_model import mean_rates
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from palda.data import Array
     from palda.models.crowd.annotator_model import AnnotatorBelief
-
-    Array = NDArray[np.float64]
 
 
 class TypicalRates(NamedTuple):

@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.data import VoteRows
+    from palda.data import Array, VoteRows
     from palda.models.crowd.annotator_model import AnnotatorBelief, AnnotatorModel
-
-    Array = NDArray[np.float64]
 
 _VOTES_PER_SHARD = 50_000
 _MAX_SHARDS = 256

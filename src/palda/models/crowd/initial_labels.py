@@ -14,9 +14,7 @@ from palda.models.crowd.annotator_model import AnnotatorBelief, PublishedCoin
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from palda.data import VoteRows, Votes
-
-    Array = NDArray[np.float64]
+    from palda.data import Array, VoteRows, Votes
 
 _PRIOR_RATE, _PRIOR_VOTES = 0.7, 10.0  # rate of correct votes assumed of an annotator, and its weight in votes
 

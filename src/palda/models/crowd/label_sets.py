@@ -20,9 +20,8 @@ from palda import kernels
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from palda.data import Array
     from palda.kernels import LabelSetResult
-
-    Array = NDArray[np.float64]
 
 _MIN_RATE = 1e-6  # π is never closer to 0 or 1: a class that no document has had may still occur
 _MAX_SEED_DOCS = 20_000  # documents among which initial profiles are drawn; more do not improve the choice

@@ -15,11 +15,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.data import Votes
+    from palda.data import Array, Votes
     from palda.models.crowd.annotator_model import AnnotatorBelief
     from palda.models.crowd.em import CrowdFit, CrowdSettings, CrowdState, VoteShard
-
-    Array = NDArray[np.float64]
 
 MIN_STANDARD_ERRORS = 2.0
 """Standard errors by which a more complex candidate must predict better, by default."""

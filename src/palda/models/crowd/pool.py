@@ -18,7 +18,7 @@ from palda.models.line_search import line_search
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    from palda.data import Array
 
 PSEUDO_ANNOTATOR = (3.5, 1.5)
 """Beta parameters of the pseudo-annotator: a mean of .7, worth five votes."""

@@ -30,10 +30,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from palda.data import Strings
+    from palda.data import Array, Strings
     from palda.models.crowd.annotator_model import AnnotatorBelief
-
-    Array = NDArray[np.float64]
 
 MIN_VOTES = 10.0
 """With fewer votes even a narrow interval reflects the pool more than the annotator."""

@@ -26,11 +26,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.data import CountRows
+    from palda.data import Array, CountRows
     from palda.models.topics.parameters import Params, StepInfo
     from palda.models.topics.shards import DocumentShard
 
-    Array = NDArray[np.float64]
     Rows = NDArray[np.int64]
 
 

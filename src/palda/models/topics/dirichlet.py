@@ -16,7 +16,7 @@ from palda.models.line_search import line_search
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    from palda.data import Array
 
 MIN_CONCENTRATION, MAX_CONCENTRATION = 5e-3, 100.0
 _MAX_STEPS = 100

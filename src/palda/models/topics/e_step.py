@@ -15,14 +15,10 @@ from palda.models.topics.parameters import Params, SufficientStats, base_rate_lo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
-    from palda.data import Votes
+    from palda.data import Array, Votes
     from palda.models.crowd import AnnotatorModel
     from palda.models.topics.em import EMSettings
     from palda.models.topics.shards import DocumentShard
-
-    Array = NDArray[np.float64]
 
 
 class EStepInputs(NamedTuple):

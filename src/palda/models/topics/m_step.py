@@ -11,11 +11,8 @@ from palda.models.topics.dirichlet import fit_dirichlet, fit_symmetric_dirichlet
 from palda.models.topics.parameters import Params, SufficientStats, estimate_base_rates
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from palda.data import Array
     from palda.models.crowd import AnnotatorModel
-
-    Array = NDArray[np.float64]
 
 
 def update_params(

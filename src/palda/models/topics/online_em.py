@@ -23,12 +23,9 @@ from palda.models.topics.shards import DocumentShard
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
+    from palda.data import Array
     from palda.models.topics.em import EMSettings
     from palda.models.topics.parameters import Params, SufficientStats
-
-    Array = NDArray[np.float64]
 
 _FIRST_STEP, _FORGETTING, _STEPS_PER_PASS, _LONG_PASSES = 0.5, 0.51, 48, 5
 """ρ of the first step, κ, the steps per pass, and the passes after which steps have shrunk by 2^-κ.

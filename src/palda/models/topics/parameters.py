@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    from palda.data import Array
 
 _MIN_BASE_RATE = 1e-6  # ξ is maximised within [1e-6, 1 - 1e-6]: a class without any document may still exist
 

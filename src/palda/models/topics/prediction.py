@@ -19,13 +19,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.data import CountRows
+    from palda.data import Array, CountRows
     from palda.models.crowd import VoteEvidence
     from palda.models.topics.em import EMSettings
     from palda.models.topics.parameters import Params
     from palda.models.topics.shards import DocumentShard
 
-    Array = NDArray[np.float64]
     Rows = NDArray[np.int64]
 
 _PASS_LIMITS = PassLimits(max_passes=50, tolerance=1e-4)

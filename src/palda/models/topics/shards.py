@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.data import CountRows, Counts, VoteRows
+    from palda.data import Array, CountRows, Counts, VoteRows
     from palda.models.crowd import AnnotatorBelief
 
-    Array = NDArray[np.float64]
     Rows = NDArray[np.int64]
 
 NEARLY_CERTAIN = 0.02

@@ -12,9 +12,7 @@ from palda.models.topics.parameters import Params
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from palda.data import CountRows
-
-    Array = NDArray[np.float64]
+    from palda.data import Array, CountRows
 
 START_TOPIC_PRIOR = 0.15
 START_WORD_PRIOR = 0.1

@@ -13,9 +13,7 @@ from palda.errors import MissingDependencyError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from palda.data import Votes
-
-    Array = NDArray[np.float64]
+    from palda.data import Array, Votes
 
 _HALF = 0.5
 

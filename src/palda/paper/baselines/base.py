@@ -20,7 +20,8 @@ from palda.paper.baselines.aggregation import vote_shares
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Array = NDArray[np.float64]
+    from palda.data import Array
+
     Labels = NDArray[np.int8]
 
 HALF = 0.5

@@ -14,7 +14,8 @@ from palda.paper.baselines.linear import LinearFeatures, choose_strengths, fit_l
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from palda.paper.baselines.base import Array, Labels
+    from palda.data import Array
+    from palda.paper.baselines.base import Labels
     from palda.paper.baselines.linear import LinearModel
 
 

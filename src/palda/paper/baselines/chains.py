@@ -17,7 +17,8 @@ from palda.paper.baselines.linear import LinearFeatures, choose_strengths, fit_w
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from palda.paper.baselines.base import Array, Labels
+    from palda.data import Array
+    from palda.paper.baselines.base import Labels
 
 _NO_PARENT = -9999  # scipy's value for the root
 _MAX_SAMPLED_LABELS = 1 << 22  # sampled labels held in memory at a time

@@ -9,7 +9,8 @@ import numpy as np
 from palda.paper.baselines.base import HALF, BaselineClassifier
 
 if TYPE_CHECKING:
-    from palda.paper.baselines.base import Array, Labels
+    from palda.data import Array
+    from palda.paper.baselines.base import Labels
 
 
 class MajorityLabels(BaselineClassifier):

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from palda.data import Array
     from palda.engine import Threads
-    from palda.paper.baselines.base import Array, Labels
+    from palda.paper.baselines.base import Labels
 
 WORD_STRENGTHS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Inverse penalties tried on tf-idf, from strong to weak regularisation."""

@@ -17,8 +17,8 @@ from palda.models.classifier import ClassifierSettings, base_log_odds, fit_class
 from palda.paper.baselines.base import HALF, N_FOLDS, are_counts, check_features, generator
 
 if TYPE_CHECKING:
-    from palda.data import Votes
-    from palda.paper.baselines.base import Array, Labels
+    from palda.data import Array, Votes
+    from palda.paper.baselines.base import Labels
 
 _MAX_START_ITER, _START_TOL = 500, 1e-4  # of the initial EM on votes alone
 _POOL_VOTES = 4.0  # strength of the crowd's mean rates as a prior, in votes

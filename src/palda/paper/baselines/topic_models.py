@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.paper.baselines.base import Array, Labels
+    from palda.data import Array
+    from palda.paper.baselines.base import Labels
 
 _MIN_SHARE = 1e-4  # topic share of a class that got no words
 

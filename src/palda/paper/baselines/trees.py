@@ -15,7 +15,8 @@ from palda.paper.baselines.base import HALF, BaselineClassifier, are_counts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from palda.paper.baselines.base import Array, Labels
+    from palda.data import Array
+    from palda.paper.baselines.base import Labels
 
 _MAX_LABELSETS = 100
 _ROOT_DOCS = 2.0  # pseudo-documents with the root's class shares, added to every leaf
