@@ -233,7 +233,7 @@ def test_invalid_new_documents_are_reported_in_one_line(palda: Palda, world: Wor
         ("name,text\na,words\n", "pass --id ..."),
         ("doc,title,summary\na,some words,more words\n", "with --text ..."),
         ("doc,width\na,1\n", "the model needs texts"),
-        ("doc,text\na,words\na,words\n", "ids must differ"),
+        ("doc,text\na,words\na,words\n", "duplicate id"),
         ('doc,text\na,"words\n', "a quote is opened"),
         ("doc,text\na,words,more\n", "row 2: has 3 cells"),
     ):

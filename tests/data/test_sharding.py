@@ -198,7 +198,7 @@ def test_blank_lists_cause_one_warning(tmp_path: Path) -> None:
     ("documents", "votes", "message"),
     [
         ("d1,ship\nd2,bank\nd3,rate\nd4,x\nd1,wheat", "d1,x,a,1",
-         r"documents.csv, row 6, column 'doc': duplicate id 'd1', which is in row 2 too"),
+         r"documents.csv, row 6, column 'doc': duplicate id 'd1', which is in row 2 too; give each document"),
         ("d1,ship\nd2,bank", "d1,x,a,1\nd2,x,a,1\nd1,y,a,1\nd2,y,a,1\nd1,z,a,0\nd22,x,a,1",
          r"votes.csv, row 7: document 'd22' is not among the 2 known ones; did you mean 'd2'\?"),
         ("d1,ship", "d1,x,a,yes", r"votes.csv, row 2, column 'value': 'yes' is not 0, 1 or blank"),

@@ -317,7 +317,10 @@ def test_a_table_of_numbers_gives_values(tmp_path: Path) -> None:
     ("content", "says"),
     [
         ("text\nhello\n", "no column of document ids"),
-        ("id,text\n1,a\n1,b\n", "d.csv, row 3, column 'id': duplicate id '1', which is in row 2 too"),
+        (
+            "id,text\n1,a\n1,b\n",
+            "d.csv, row 3, column 'id': duplicate id '1', which is in row 2 too; give each document its own id",
+        ),
         ("id,text\n1,a\n,b\n", "d.csv, row 3, column 'id': the document id is blank"),
         ("id\n1\n", "no column besides the ids"),
         ("id,f\n1,inf\n", "d.csv, row 2, column 'f': the value is infinite"),

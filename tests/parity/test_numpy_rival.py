@@ -16,7 +16,7 @@ N_DOCS, N_CLASSES, N_TOPICS, N_WORDS, N_PASSES = 7, 3, 4, 12, 10
 
 @pytest.fixture(scope="module")
 def rivals() -> dict[str, Any]:
-    return runpy.run_path(str(Path(__file__).resolve().parents[2] / "benchmarks" / "rivals.py"))
+    return runpy.run_path(str(Path(__file__).resolve().parents[2] / "benchmarks" / "lda_peers.py"))
 
 
 def tiny_corpus(rng: np.random.Generator) -> Bags:

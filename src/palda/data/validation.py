@@ -76,6 +76,11 @@ def shown(value: object, width: int = 60) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
+def duplicate_id(doc_id: str, row: int) -> str:
+    """Message about a document id that an earlier row has as well."""
+    return f"duplicate id {shown(doc_id)}, which is in row {row} too; give each document its own id"
+
+
 def find_column(header: Sequence[str], role: str, given: str | None, where: SourceLocation) -> str | None:
     """Column for ``role``: the one given by the caller, else the first alias that occurs."""
     if given is not None:

@@ -300,8 +300,7 @@ def stream_documents(
         for place in seen.add(found.doc_ids):
             before = _row_of(found.doc_ids[place], path, str(id), size, encoding, table.where.row(place))
             if before is not None:
-                name = validation.shown(found.doc_ids[place])
-                table.where.fail(f"duplicate id {name}, which is in row {before} too", place, id)
+                table.where.fail(validation.duplicate_id(found.doc_ids[place], before), place, id)
         yield DocumentChunk(found, share)
 
 

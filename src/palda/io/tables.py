@@ -112,11 +112,8 @@ def _document_ids(column: pd.Series[Any], where: validation.SourceLocation) -> S
         where.fail("the document id is blank", blank[0], str(column.name))
     duplicate = validation.first_duplicate(doc_ids) if len(set(doc_ids)) < len(doc_ids) else None
     if duplicate is not None:
-        where.fail(
-            f"duplicate id {validation.shown(doc_ids[duplicate[1]])}, which is in row {where.row(duplicate[0])} too",
-            duplicate[1],
-            str(column.name),
-        )
+        first, second = duplicate
+        where.fail(validation.duplicate_id(doc_ids[second], where.row(first)), second, str(column.name))
     return doc_ids
 
 

@@ -271,9 +271,8 @@ def _raise_duplicate_id(sources: Sources, options: ReadOptions, first: int, agai
             row = table.where.row(first - before)
         if before <= again < before + len(table.frame):
             column = validation.find_column(list(table.frame.columns), "doc", options.id, table.where)
-            name = validation.shown(validation.name_text(table.frame[column].iloc[again - before]))
-            problem = f"duplicate id {name}, which is in row {row} too"
-            table.where.fail(problem, again - before, column)
+            doc_id = validation.name_text(table.frame[column].iloc[again - before])
+            table.where.fail(validation.duplicate_id(doc_id, row), again - before, column)
         before += len(table.frame)
     raise DataError("changed while it was read", file=file_name(sources.documents))
 
