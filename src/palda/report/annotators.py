@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from palda import metrics
 from palda.models.crowd import VERDICTS
-from palda.report.values import MAX_HEATMAP_NAMES, Heatmap, rounded_rows, shortened
+from palda.report.values import MAX_HEATMAP_NAMES, heatmap, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,62 +25,38 @@ MAX_ANNOTATORS = 500
 _MIN_SHARED_LABELS = 20
 """Pairs of annotators with fewer labels in common are not listed by name."""
 
-
-@dataclass(frozen=True)
-class AnnotatorRow:
-    """A row of the annotator table."""
-
-    name: str
-    quality: float
-    low: float
-    high: float
-    sensitivity: float
-    specificity: float
-    n_votes: int
-    verdict: str
+_N_PAIRS = 5  # listed with the highest and with the lowest kappa
 
 
-@dataclass(frozen=True)
-class VerdictRow:
-    """Number of annotators with a verdict, and of their votes."""
-
-    verdict: str
-    n_annotators: int
-    n_votes: int
-    vote_share: float
+_COLUMNS = ["quality", "low", "high", "sensitivity", "specificity", "n_votes", "verdict"]
 
 
-def annotator_rows(inputs: ReportInputs) -> list[AnnotatorRow]:
+def annotator_rows(inputs: ReportInputs) -> list[dict[str, Any]]:
     """Annotators in descending order of quality; at most ``MAX_ANNOTATORS``, those with the most votes."""
-    return [
-        AnnotatorRow(
-            name=shortened(row["annotator"]),
-            quality=row["quality"],
-            low=row["low"],
-            high=row["high"],
-            sensitivity=row["sensitivity"],
-            specificity=row["specificity"],
-            n_votes=row["n_votes"],
-            verdict=row["verdict"],
-        )
-        for row in _most_active(inputs, MAX_ANNOTATORS).round(4).to_dict("records")
-    ]
+    table = _most_active(inputs, MAX_ANNOTATORS)
+    rows: list[Any] = table[_COLUMNS].round(4).to_dict("records")
+    return [{"name": shortened(name), **row} for name, row in zip(table["annotator"], rows, strict=True)]
 
 
-def verdict_rows(inputs: ReportInputs) -> list[VerdictRow]:
-    """Annotators and votes per verdict."""
+def verdict_rows(inputs: ReportInputs) -> list[dict[str, Any]]:
+    """Numbers of annotators and votes per verdict."""
     table = inputs.model.annotator_quality_
     n_annotators = Counter(table["verdict"])
     n_votes = {verdict: int(table["n_votes"][table["verdict"] == verdict].sum()) for verdict in VERDICTS}
     total = max(sum(n_votes.values()), 1)
     return [
-        VerdictRow(verdict, n_annotators[verdict], n_votes[verdict], round(n_votes[verdict] / total, 4))
+        {
+            "verdict": verdict,
+            "n_annotators": n_annotators[verdict],
+            "n_votes": n_votes[verdict],
+            "vote_share": round(n_votes[verdict] / total, 4),
+        }
         for verdict in VERDICTS
         if n_annotators[verdict]
     ]
 
 
-def agreement_heatmap(inputs: ReportInputs) -> Heatmap | None:
+def agreement_heatmap(inputs: ReportInputs) -> dict[str, Any] | None:
     """Cohen's kappa of each pair of annotators, in descending order of quality."""
     if inputs.votes is None or not inputs.has_crowd or len(inputs.model.annotators_) < 2:
         return None
@@ -98,7 +74,7 @@ def agreement_heatmap(inputs: ReportInputs) -> Heatmap | None:
         for i in range(len(table))
     ]
     names = [shortened(name) for name in table["annotator"]]
-    return Heatmap(names, rounded_rows(kappa), details, len(inputs.model.annotators_))
+    return heatmap(names, kappa, len(inputs.model.annotators_), details)
 
 
 def _most_active(inputs: ReportInputs, n: int) -> pd.DataFrame:
@@ -128,7 +104,7 @@ def _equal_votes(agreement: float, shared: float) -> str:
     return f"{agreement:.0%} of {shared:.0f} votes equal"
 
 
-def extreme_pairs(inputs: ReportInputs, n_pairs: int = 5) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def extreme_pairs(inputs: ReportInputs) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The pairs of annotators with the highest and the lowest kappa, among those with enough labels in common."""
     if inputs.votes is None or not inputs.has_crowd:
         return [], []
@@ -146,5 +122,5 @@ def extreme_pairs(inputs: ReportInputs, n_pairs: int = 5) -> tuple[list[dict[str
             "equal": _equal_votes(float(pairs.agreement[pair]), float(pairs.n_shared[pair])),
         }
 
-    n_shown = min(n_pairs, len(order) // 2)
+    n_shown = min(_N_PAIRS, len(order) // 2)
     return [record(pair) for pair in order[:n_shown]], [record(pair) for pair in order[::-1][:n_shown]]

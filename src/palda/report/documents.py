@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,59 +27,16 @@ _MAX_WORDS = 5  # per label and direction
 _NAME_BYTES = 100  # allowance for the name of an annotator
 
 
-@dataclass(frozen=True)
-class WordEvidenceRecord:
-    """Words with their evidence in nats for (``pro``) and against (``con``) a label.
+_NO_EVIDENCE: dict[str, Any] = {"pro": [], "con": [], "rest": None}
 
-    ``rest`` is the evidence of everything not listed; None if evidence was not computed.
+
+def selected_documents(inputs: ReportInputs) -> dict[str, Any] | None:
+    """The most uncertain and most disputed documents, limited by ``MAX_BYTES``; None without label probabilities.
+
+    The expected errors of a document are the sum over classes of the probability of the less likely answer. ``voters``
+    holds name and quality by voter number; the quality is None for annotators that the model does not know.
+    ``no_evidence`` says why word evidence is missing.
     """
-
-    pro: list[tuple[str, float]]
-    con: list[tuple[str, float]]
-    rest: float | None
-
-
-_NO_EVIDENCE = WordEvidenceRecord([], [], None)
-
-
-@dataclass(frozen=True)
-class DocumentLabel:
-    """A label of a document: class number, probability, numbers of the voters, and word evidence."""
-
-    label: int
-    prob: float
-    yes: list[int]
-    no: list[int]
-    words: WordEvidenceRecord
-
-
-@dataclass(frozen=True)
-class ReportDocument:
-    """A document on the page."""
-
-    id: str
-    text: str | None
-    disagreement: float | None
-    """Share of its votes that differ from the majority on their label; None without votes."""
-    expected_errors: float
-    """Expected number of wrong labels: sum over classes of the probability of the less likely answer."""
-    labels: list[DocumentLabel]
-
-
-@dataclass(frozen=True)
-class DocumentSelection:
-    """The documents on the page."""
-
-    shown: list[ReportDocument]
-    n_all: int
-    voters: list[tuple[str, float | None]]
-    """Name and quality by voter number; the quality is None for annotators that the model does not know."""
-    no_evidence: str | None
-    """Why word evidence is missing."""
-
-
-def selected_documents(inputs: ReportInputs) -> DocumentSelection | None:
-    """The most uncertain and most disputed documents, limited by ``MAX_BYTES``; None without label probabilities."""
     if inputs.probs is None:
         return None
     expected_errors = np.minimum(inputs.probs, 1.0 - inputs.probs).sum(axis=1)
@@ -88,31 +44,32 @@ def selected_documents(inputs: ReportInputs) -> DocumentSelection | None:
     rows = _selected_rows(expected_errors, disagreement)
     labels = {row: _selected_labels(inputs.probs[row], inputs.votes, row) for row in rows}
     words, no_evidence = _word_evidence(inputs, labels)
-    shown: list[ReportDocument] = []
+    shown: list[dict[str, Any]] = []
     voter_numbers: dict[int, int] = {}
     n_bytes = 0
     for row in rows:
         text = None if inputs.texts is None else inputs.texts[row]
-        document = ReportDocument(
-            id=shortened(inputs.doc_ids[row]),
-            text=None if text is None else shortened(text, MAX_TEXT_LENGTH),
-            disagreement=None if disagreement is None else rounded(disagreement[row]),
-            expected_errors=round(float(expected_errors[row]), 3),
-            labels=[
-                DocumentLabel(
-                    label,
-                    round(float(inputs.probs[row, label]), 4),
-                    *_voters(inputs.votes, row, label, voter_numbers),
-                    words.get((row, label), _NO_EVIDENCE),
-                )
+        document = {
+            "id": shortened(inputs.doc_ids[row]),
+            "text": None if text is None else shortened(text, MAX_TEXT_LENGTH),
+            "disagreement": None if disagreement is None else rounded(disagreement[row]),
+            "expected_errors": round(float(expected_errors[row]), 3),
+            "labels": [
+                {
+                    "label": label,
+                    "prob": round(float(inputs.probs[row, label]), 4),
+                    **_voters(inputs.votes, row, label, voter_numbers),
+                    "words": words.get((row, label), _NO_EVIDENCE),
+                }
                 for label in labels[row]
             ],
-        )
-        n_bytes += len(script_json(asdict(document)).encode("utf-8", "replace"))
+        }
+        n_bytes += len(script_json(document).encode("utf-8", "replace"))
         if n_bytes + _NAME_BYTES * len(voter_numbers) > MAX_BYTES and shown:
             break
         shown.append(document)
-    return DocumentSelection(shown, len(expected_errors), _voter_names(inputs, voter_numbers), no_evidence)
+    voters = _voter_names(inputs, voter_numbers)
+    return {"shown": shown, "n_all": len(expected_errors), "voters": voters, "no_evidence": no_evidence}
 
 
 def _voter_names(inputs: ReportInputs, voter_numbers: dict[int, int]) -> list[tuple[str, float | None]]:
@@ -153,31 +110,30 @@ def _selected_labels(probs: Array, votes: Votes | None, row: int) -> list[int]:
     return [int(label) for label in chosen[np.argsort(-probs[chosen], kind="stable")]]
 
 
-def _voters(votes: Votes | None, row: int, label: int, voter_numbers: dict[int, int]) -> tuple[list[int], list[int]]:
+def _voters(votes: Votes | None, row: int, label: int, voter_numbers: dict[int, int]) -> dict[str, list[int]]:
     """Numbers of the annotators who voted "present" and "absent"; new annotators are added to ``voter_numbers``."""
     if votes is None:
-        return [], []
+        return {"yes": [], "no": []}
     own = slice(*votes.doc_starts[row : row + 2])
     of_label = votes.label[own] == label
     annotators, values = votes.annotator[own][of_label], votes.value[own][of_label]
-    yes, no = (
-        [
+    return {
+        answer: [
             voter_numbers.setdefault(annotator, len(voter_numbers))
             for annotator in annotators[values == value][:_MAX_VOTERS].tolist()
         ]
-        for value in (1, 0)
-    )
-    return yes, no
+        for answer, value in (("yes", 1), ("no", 0))
+    }
 
 
 def _word_evidence(
     inputs: ReportInputs, labels: dict[int, list[int]]
-) -> tuple[dict[tuple[int, int], WordEvidenceRecord], str | None]:
+) -> tuple[dict[tuple[int, int], dict[str, Any]], str | None]:
     """Evidence by document and class, or the reason why there is none."""
     if inputs.counts is None:
         return {}, "Word evidence is not shown: the report was written without word counts."
     display = dict(zip(inputs.model.vocabulary_, inputs.words, strict=True))
-    evidence: dict[tuple[int, int], WordEvidenceRecord] = {}
+    evidence: dict[tuple[int, int], dict[str, Any]] = {}
     for label in sorted({label for chosen in labels.values() for label in chosen}):
         rows = [row for row, chosen in labels.items() if label in chosen]
         try:
@@ -191,8 +147,8 @@ def _word_evidence(
     return evidence, None
 
 
-def _strongest_words(table: pd.DataFrame, display: dict[Any, str]) -> WordEvidenceRecord:
-    """The strongest words in each direction; the evidence of all others is added up."""
+def _strongest_words(table: pd.DataFrame, display: dict[Any, str]) -> dict[str, Any]:
+    """The strongest words for and against a label, in nats; ``rest`` is the sum of all others."""
     pro: list[tuple[str, float]] = []
     con: list[tuple[str, float]] = []
     rest = 0.0
@@ -202,4 +158,4 @@ def _strongest_words(table: pd.DataFrame, display: dict[Any, str]) -> WordEviden
             rest += weight
         else:
             side.append((shortened(display[word]), round(float(weight), 2)))
-    return WordEvidenceRecord(pro, con, round(rest, 2))
+    return {"pro": pro, "con": con, "rest": round(rest, 2)}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,71 +24,44 @@ _MAX_SETTING_LENGTH = 300
 _PACKAGES = ("palda", "numpy", "scipy", "scikit-learn", "numba")
 
 
-@dataclass(frozen=True)
-class Overview:
-    """Sizes, agreement and certainty; None for what is unknown."""
+def overview(inputs: ReportInputs) -> dict[str, Any]:
+    """Sizes, agreement of the annotators, and certainty of the labels; None for what is unknown.
 
-    n_docs: int | None
-    n_classes: int
-    n_annotators: int | None
-    n_votes: int | None
-    n_words: int
-    n_topics: int
-    agreement: float | None
-    certain_share: float | None
-    labels_per_doc: float | None
-    histogram: list[int] | None
-    """Number of labels in each of 20 equal bins of probability."""
-
-
-@dataclass(frozen=True)
-class FitCourse:
-    """The lower bound per iteration, convergence, settings and versions."""
-
-    bounds: list[float]
-    vote_log_likelihoods: list[float]
-    converged: bool
-    n_iter: int
-    worst_fall: float
-    settings: list[tuple[str, str]]
-    versions: list[tuple[str, str]]
-
-
-def overview(inputs: ReportInputs) -> Overview:
-    """Sizes, agreement of the annotators, and certainty of the labels."""
+    ``histogram`` holds the number of labels in each of 20 equal bins of probability.
+    """
     model, probs, votes = inputs.model, inputs.probs, inputs.votes
     n_votes = int(model.annotator_quality_["n_votes"].sum()) if inputs.has_crowd else None
     certain = None if probs is None else (probs < _MAX_UNCERTAINTY) | (probs > 1 - _MAX_UNCERTAINTY)
-    return Overview(
-        n_docs=None if probs is None else len(probs),
-        n_classes=len(inputs.classes),
-        n_annotators=len(model.annotators_) if inputs.has_crowd else None,
-        n_votes=n_votes if votes is None else len(votes),
-        n_words=len(inputs.words),
-        n_topics=int(model.n_topics_),
-        agreement=None if votes is None else rounded(metrics.label_set_alpha(votes, max_pairs=_MAX_PAIRS).alpha),
-        certain_share=None if certain is None else rounded(np.mean(certain)),
-        labels_per_doc=None if probs is None else rounded(probs.sum(axis=1).mean()),
-        histogram=None if probs is None else np.histogram(probs, bins=20, range=(0.0, 1.0))[0].tolist(),
-    )
+    return {
+        "n_docs": None if probs is None else len(probs),
+        "n_classes": len(inputs.classes),
+        "n_annotators": len(model.annotators_) if inputs.has_crowd else None,
+        "n_votes": n_votes if votes is None else len(votes),
+        "n_words": len(inputs.words),
+        "n_topics": int(model.n_topics_),
+        "agreement": None if votes is None else rounded(metrics.label_set_alpha(votes, max_pairs=_MAX_PAIRS).alpha),
+        "certain_share": None if certain is None else rounded(np.mean(certain)),
+        "labels_per_doc": None if probs is None else rounded(probs.sum(axis=1).mean()),
+        "histogram": None if probs is None else np.histogram(probs, bins=20, range=(0.0, 1.0))[0].tolist(),
+    }
 
 
-def fit_course(inputs: ReportInputs) -> FitCourse:
-    """How the fit went, with which settings and versions."""
+def fit_course(inputs: ReportInputs) -> dict[str, Any]:
+    """The lower bound per iteration, convergence, settings and versions."""
     model = inputs.model
     settings = [
         (name, shortened(repr(value), _MAX_SETTING_LENGTH))
         for name, value in sorted(model.get_params(deep=False).items())
     ]
-    return FitCourse(
-        bounds=_finite(model.lower_bounds_),
-        vote_log_likelihoods=_finite(getattr(model, "vote_log_likelihoods_", np.empty(0))),
-        converged=bool(model.converged_),
-        n_iter=int(model.n_iter_),
-        worst_fall=float(model.worst_fall_),
-        settings=[("estimator", type(model).__name__), *settings],
-        versions=[("python", platform.python_version()), *((name, package_version(name)) for name in _PACKAGES)],
-    )
+    return {
+        "bounds": _finite(model.lower_bounds_),
+        "vote_log_likelihoods": _finite(getattr(model, "vote_log_likelihoods_", np.empty(0))),
+        "converged": bool(model.converged_),
+        "n_iter": int(model.n_iter_),
+        "worst_fall": float(model.worst_fall_),
+        "settings": [("estimator", type(model).__name__), *settings],
+        "versions": [("python", platform.python_version()), *((name, package_version(name)) for name in _PACKAGES)],
+    }
 
 
 def _finite(values: NDArray[np.float64]) -> list[float]:

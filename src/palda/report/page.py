@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,7 +148,8 @@ def report_parts(inputs: ReportInputs) -> dict[str, Any]:
     """Everything that the page shows, by section: lists, dicts, texts and numbers."""
     classes = class_rows(inputs)
     numbers = WordNumbers(inputs.words)
-    parts = {
+    most_similar, most_opposed = extreme_pairs(inputs)
+    return {
         "summary": overview(inputs),
         "annotators": annotator_rows(inputs) if inputs.has_crowd else [],
         "verdicts": verdict_rows(inputs) if inputs.has_crowd else [],
@@ -160,9 +160,6 @@ def report_parts(inputs: ReportInputs) -> dict[str, Any]:
         "class_topics": class_topics(inputs, classes, numbers),
         "documents": selected_documents(inputs),
         "fit": fit_course(inputs),
-    }
-    most_similar, most_opposed = extreme_pairs(inputs)
-    return {name: _as_dicts(part) for name, part in parts.items()} | {
         "class_names": [shortened(name) for name in inputs.classes],
         "vocabulary": numbers.names(),
         "most_similar": most_similar,
@@ -176,9 +173,3 @@ def _fixed(value: float, digits: int) -> str:
     """A number with a minus sign (U+2212), and without one before zero."""
     text = f"{value:.{digits}f}"
     return text.lstrip("-") if float(text) == 0 else text.replace("-", "−")
-
-
-def _as_dicts(part: Any) -> Any:
-    if isinstance(part, list):
-        return [asdict(record) for record in part]
-    return None if part is None else asdict(part)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
     from palda.data import Array, Strings
     from palda.estimators import PALDA, CrowdPALDA
-    from palda.report.classes import ClassRow
     from palda.report.inputs import ReportInputs
 
 _N_WORDS = 14
@@ -25,26 +23,6 @@ _MAX_WORD_LENGTH = 30
 _MIN_TOPIC_SHARE = 0.005
 _MIN_PROBABILITY = 1e-12
 _TINY = np.finfo(np.float64).tiny
-
-
-@dataclass(frozen=True)
-class Topic:
-    """The most characteristic words of a topic with their probabilities in it."""
-
-    words: list[tuple[str, float]]
-
-
-@dataclass(frozen=True)
-class ClassTopics:
-    """Words and topics of a class when it is present and when it is absent.
-
-    Words are (number in ``WordNumbers``, log probability ratio in nats, probability); topics are (number, share).
-    """
-
-    present: list[tuple[int, float, float]]
-    absent: list[tuple[int, float, float]]
-    present_topics: list[tuple[int, float]]
-    absent_topics: list[tuple[int, float]]
 
 
 class WordNumbers:
@@ -97,41 +75,42 @@ def characteristic_words(model: PALDA | CrowdPALDA, n_words: int) -> list[NDArra
     return [largest(row, n_words) for row in words * np.log(seen / np.maximum(average, _TINY))]
 
 
-def topics(inputs: ReportInputs) -> list[Topic]:
-    """Topics with their most characteristic words."""
+def topics(inputs: ReportInputs) -> list[dict[str, Any]]:
+    """Topics with their most characteristic words, and the probabilities of these in the topic."""
     weights, columns = inputs.model.topic_words_, characteristic_words(inputs.model, _N_WORDS)
     return [
-        Topic(
-            [
+        {
+            "words": [
                 (shortened(inputs.words[word], _MAX_WORD_LENGTH), round(float(probs[word]), 4))
                 for word in chosen
                 if probs[word] > 0
             ]
-        )
+        }
         for probs, chosen in zip(weights, columns, strict=True)
     ]
 
 
-def class_topics(inputs: ReportInputs, rows: Iterable[ClassRow], numbers: WordNumbers) -> list[ClassTopics]:
-    """Per class, words and topics given presence and absence.
+def class_topics(inputs: ReportInputs, rows: Iterable[dict[str, Any]], numbers: WordNumbers) -> list[dict[str, Any]]:
+    """Words and topics given presence and absence of each class in ``rows``.
 
+    Words are (number in ``WordNumbers``, evidence in nats, probability); topics are (number, share).
     The evidence of a word is log P(word | one state) / P(word | other state), in nats. Words are selected by evidence
     times probability, so that a selected word is both characteristic and frequent.
     """
     word_probs, mixtures = inputs.model.topic_words_, state_mixtures(inputs.model)
-    found = []
-    for row in rows:
-        absent, present = (np.maximum(mixtures[row.number, state] @ word_probs, _MIN_PROBABILITY) for state in (0, 1))
+    tables = []
+    for mixture in (mixtures[row["number"]] for row in rows):
+        absent, present = (np.maximum(mixture[state] @ word_probs, _MIN_PROBABILITY) for state in (0, 1))
         evidence = np.log(present / absent)
-        found.append(
-            ClassTopics(
-                present=_strongest(evidence, present, numbers),
-                absent=_strongest(-evidence, absent, numbers),
-                present_topics=_largest_topics(mixtures[row.number, 1]),
-                absent_topics=_largest_topics(mixtures[row.number, 0]),
-            )
+        tables.append(
+            {
+                "present": _strongest(evidence, present, numbers),
+                "absent": _strongest(-evidence, absent, numbers),
+                "present_topics": _largest_topics(mixture[1]),
+                "absent_topics": _largest_topics(mixture[0]),
+            }
         )
-    return found
+    return tables
 
 
 def _strongest(evidence: Array, probs: Array, numbers: WordNumbers) -> list[tuple[int, float, float]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,27 +17,21 @@ _MAX_NAME_LENGTH = 80
 _ESCAPED = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
 
 
-@dataclass(frozen=True)
-class Heatmap:
-    """A square, symmetric matrix of numbers between -1 and 1, drawn in colours."""
-
-    names: list[str]
-    values: list[list[float | None]]
-    details: list[list[str]] | None = None
-    """Additional text per cell."""
-    n_all: int = 0
-    """Number of names before the selection of those shown."""
-
-
 def rounded(value: Any, digits: int = 4) -> float | None:
     """A rounded float for JSON; None if the value is not finite."""
     plain = float(value)
     return round(plain, digits) if np.isfinite(plain) else None
 
 
-def rounded_rows(values: NDArray[np.float64]) -> list[list[float | None]]:
-    """A matrix as rows of rounded floats for JSON."""
-    return [[rounded(value, 3) for value in row] for row in values]
+def heatmap(
+    names: list[str], values: NDArray[np.float64], n_all: int, details: list[list[str]] | None = None
+) -> dict[str, Any]:
+    """A square, symmetric matrix of numbers between -1 and 1, drawn in colours, with additional text per cell.
+
+    ``n_all`` is the number of names before the selection of those shown.
+    """
+    rows = [[rounded(value, 3) for value in row] for row in values]
+    return {"names": names, "values": rows, "details": details, "n_all": n_all}
 
 
 def script_json(value: Any) -> str:
