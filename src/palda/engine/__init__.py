@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from palda.engine.base import FAN_IN, Engine, tree_sum
-from palda.engine.dask import Dask
-from palda.engine.selection import check_engine, open_client, open_engine
+from palda.engine.dask import Dask, check_engine, open_client, open_engine
 from palda.engine.stage_store import (
     NO_CHECKPOINT,
     CheckpointError,
@@ -17,7 +15,7 @@ from palda.engine.stage_store import (
     remove_checkpoint,
     strip_prefix,
 )
-from palda.engine.threads import Threads, one_blas_thread, resolve_n_jobs
+from palda.engine.threads import FAN_IN, Engine, Threads, one_blas_thread, resolve_n_jobs, tree_sum
 
 __all__ = [
     "FAN_IN",

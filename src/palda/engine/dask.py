@@ -1,7 +1,8 @@
-"""Dask: shards stay on the workers, shared objects are sent to all of them, and sums are computed there.
+"""Engines by name: threads, or Dask on this machine or on a cluster.
 
-Only shards are kept between calls, and a shard can always be read or computed again. If a worker is lost, the scheduler
-repeats its work on another one; a call that fails all the same is repeated.
+On Dask, shards stay on the workers, shared objects are sent to all of them, and sums are computed there. Only shards
+are kept between calls, and a shard can always be read or computed again. If a worker is lost, the scheduler repeats its
+work on another one; a call that fails all the same is repeated.
 """
 
 from __future__ import annotations
@@ -9,16 +10,20 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import contextmanager
 from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from palda.engine.base import FAN_IN
+from palda.engine.threads import FAN_IN, Threads, resolve_n_jobs
+from palda.errors import PaldaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from distributed import Client, Future
+
+    from palda.engine.threads import Engine
 
 S = TypeVar("S")
 B = TypeVar("B")
@@ -134,3 +139,62 @@ def _sum_of_results(function: Callable[..., Any], bundle: list[Any], shared: Any
 
 def _sum(parts: list[Any]) -> Any:
     return reduce(add, parts)
+
+
+def check_engine(engine: Any) -> None:
+    """Raise ``ValueError`` for an engine that cannot be opened."""
+    is_address = isinstance(engine, str) and "://" in engine
+    if engine is None or engine in ("threads", "dask") or is_address or hasattr(engine, "scatter"):
+        return
+    raise ValueError(
+        f'engine={engine!r} is not known; choose None or "threads", "dask", the address of a scheduler '
+        "(tcp://host:8786), or a dask.distributed.Client"
+    )
+
+
+@contextmanager
+def open_engine(engine: Any, n_jobs: int | None) -> Iterator[Engine]:
+    """Context manager with an engine: threads, or Dask."""
+    with open_client(engine, n_jobs) as client:
+        if client is None:
+            yield Threads(resolve_n_jobs(n_jobs))
+        else:
+            yield Dask(client)
+
+
+@contextmanager
+def open_client(engine: Any, n_jobs: int | None) -> Iterator[Any]:
+    """Context manager with the client of a Dask cluster; None for threads.
+
+    ``"dask"`` is the cluster of the current client, or else processes on this machine that end with the context.
+    """
+    check_engine(engine)
+    if engine is None or engine == "threads":
+        yield None
+        return
+    try:
+        from distributed import Client, LocalCluster, default_client
+    except ImportError:
+        raise PaldaError("engine=\"dask\" needs Dask: pip install 'palda[dask]'") from None
+    if not isinstance(engine, str):
+        yield engine
+        return
+    if engine != "dask":
+        try:
+            client = Client(engine)
+        except OSError:
+            raise PaldaError(f"no Dask scheduler at {engine}; start one with: dask scheduler") from None
+        with client:
+            yield client
+        return
+    try:
+        current = default_client()
+    except ValueError:
+        n_workers = resolve_n_jobs(n_jobs)
+        with (
+            LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0") as cluster,
+            Client(cluster, set_as_default=False) as client,
+        ):
+            yield client
+        return
+    yield current

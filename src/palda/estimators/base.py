@@ -48,7 +48,6 @@ from palda.training import (
     UpdateResult,
     fit_alternating,
     fit_base_rates,
-    prior_log_odds,
     summarize_past,
     update_model,
     word_probs,
@@ -327,7 +326,7 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
     def _prior_log_odds(self, counts: CountRows, settings: EMSettings) -> Array:
         """Log-odds (documents, classes) of new documents under the fitted label prior."""
         prior, base = cast("LabelPrior", self._prior), base_rate_log_odds(self._params.class_prior)
-        return prior_log_odds(counts, prior, base, settings)
+        return prior.log_odds(counts, base, settings.engine)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Classes of each document: those whose probability reaches their threshold.

@@ -29,7 +29,7 @@ from palda.models.crowd import (
     typical_rates,
 )
 from palda.models.topics import TrainingData, cut_shards, label_probs
-from palda.training import Batch, RevisitedDocuments, classifier_evidence
+from palda.training import Batch, RevisitedDocuments
 
 if TYPE_CHECKING:
     import os
@@ -328,7 +328,7 @@ class CrowdPALDA(TopicEstimator):
             if self._prior is None:
                 params = replace(self._params, annotators=belief)
                 return label_probs(cut_shards(counts, unknown, given), params, settings)
-            evidence = classifier_evidence(counts, self._prior, settings)
+            evidence = self._prior.evidence(counts, settings.engine)
         state = CrowdState(belief, self._prior.for_votes.profiles, ProfilePrior.vague(given.n_classes))
         return label_posterior(given, unknown, state, self._crowd_settings(model), evidence)
 

@@ -18,13 +18,7 @@ from palda.engine import add_prefix, strip_prefix
 from palda.estimators.inputs import class_names
 from palda.estimators.model_file import ModelFileError, save_state
 from palda.kernels import ClassWordProbs
-from palda.models.classifier import (
-    ExternalClassifier,
-    LabelPrior,
-    LogisticClassifier,
-    combination_arrays,
-    combination_from_arrays,
-)
+from palda.models.classifier import Combination, ExternalClassifier, LabelPrior, LogisticClassifier
 from palda.models.topics import Temperature, WordEvidenceModel, params_from_arrays, params_to_arrays
 from palda.training import PastSummary
 
@@ -216,8 +210,8 @@ def _prior_arrays(prior: LabelPrior | None, label_prior: Any) -> Arrays:
     if prior is None:
         return arrays
     arrays |= add_prefix("head", prior.classifier.arrays())
-    arrays |= add_prefix("for_votes", combination_arrays(prior.for_votes))
-    arrays |= add_prefix("for_words", combination_arrays(prior.for_words))
+    arrays |= add_prefix("for_votes", prior.for_votes.arrays())
+    arrays |= add_prefix("for_words", prior.for_words.arrays())
     if prior.evidence_model is not None:
         word_probs, temperature, log_odds = prior.evidence_model
         arrays |= {"reader.present": word_probs.present, "reader.absent": word_probs.absent}
@@ -245,7 +239,7 @@ def _restored_prior(
         fits = head.coef.shape == (n_features, n_classes) and (head.idf is None or head.idf.shape == (n_words,))
         if not fits or (fourier is not None and fourier.basis.shape[0] != n_words):
             raise ValueError("the arrays of the label prior do not match")
-    for_votes, for_words = (combination_from_arrays(strip_prefix(name, arrays)) for name in ("for_votes", "for_words"))
+    for_votes, for_words = (Combination.from_arrays(strip_prefix(name, arrays)) for name in ("for_votes", "for_words"))
     if any(part.profiles.rates.shape[1:] != (n_classes,) for part in (for_votes, for_words)):
         raise ValueError("the arrays of the profiles do not match")
     return LabelPrior(head, for_votes, for_words, _restored_reader(arrays, (n_words, n_classes))), external

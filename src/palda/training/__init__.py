@@ -13,7 +13,6 @@ from palda.training.incremental import (
     summarize_past,
     update_model,
 )
-from palda.training.prior_scores import classifier_evidence, prior_log_odds
 
 __all__ = [
     "Batch",
@@ -23,10 +22,8 @@ __all__ = [
     "TrainingPlan",
     "TrainingResult",
     "UpdateResult",
-    "classifier_evidence",
     "fit_alternating",
     "fit_base_rates",
-    "prior_log_odds",
     "summarize_past",
     "update_model",
     "word_probs",

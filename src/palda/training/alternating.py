@@ -32,8 +32,6 @@ from palda.models.classifier import (
     assign_folds,
     choose_combination,
     choose_for_new_documents,
-    combination_arrays,
-    combination_from_arrays,
     fit_classifier,
     fit_external,
 )
@@ -123,7 +121,7 @@ class _Turn:
     def record(self) -> StageRecord:
         """All but the classifier, which has a stage of its own."""
         belief = {} if self.belief is None else add_prefix("belief", belief_to_arrays(self.belief))
-        combination = {} if self.combination is None else add_prefix("joined", combination_arrays(self.combination))
+        combination = {} if self.combination is None else add_prefix("joined", self.combination.arrays())
         return StageRecord({"label_probs": self.label_probs, **belief, **combination}, {"score": self.score})
 
     @classmethod
@@ -133,7 +131,7 @@ class _Turn:
         return cls(
             record.arrays["label_probs"],
             belief_from_arrays(strip_prefix("belief", record.arrays)),
-            combination=combination_from_arrays(combination) if combination else None,
+            combination=Combination.from_arrays(combination) if combination else None,
             score=float(record.state["score"]),
         )
 

@@ -35,7 +35,7 @@ from palda.models.classifier.features import (
 )
 from palda.models.classifier.folds import NO_FOLD, Problems, assign_folds
 from palda.models.classifier.fourier import KERNEL_GAMMA, MIN_FOURIER_DOCS, FourierFeatures, fit_fourier_features
-from palda.models.classifier.label_prior import LabelPrior, combination_arrays, combination_from_arrays
+from palda.models.classifier.label_prior import LabelPrior
 from palda.models.classifier.lbfgs import LbfgsLimits
 from palda.models.classifier.logistic import (
     ClassifierFit,
@@ -74,8 +74,6 @@ __all__ = [
     "choose_combination",
     "choose_for_new_documents",
     "choose_share",
-    "combination_arrays",
-    "combination_from_arrays",
     "compact",
     "cross_calibrate",
     "cut_blocks",

@@ -11,12 +11,14 @@ a weak prior at a = 1 and b = 0. Rare classes get fewer parameters:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import expit
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from palda.data import Array
@@ -49,6 +51,15 @@ class Platt:
     def apply(self, scores: Array) -> Array:
         """Log-odds of scores (documents, classes)."""
         return np.clip(self.slope * scores + self.offset, -self.limit, self.limit)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All fields as arrays of a file."""
+        return {"slope": self.slope, "offset": self.offset, "limit": np.array(self.limit)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Platt:
+        """The recalibration among arrays of a file."""
+        return cls(arrays["slope"], arrays["offset"], float(arrays["limit"]))
 
 
 def _sums(weights: Array, values: Array) -> Array:

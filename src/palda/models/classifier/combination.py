@@ -13,7 +13,7 @@ labels the profiles have not seen.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit, logit
@@ -32,7 +32,7 @@ from palda.models.crowd import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -63,6 +63,23 @@ class Combination:
     def classifier_alone(cls, base: Array, kappa: float = 1.0) -> Combination:
         """Independent classes; with κ = 1, the classifier's log-odds unchanged."""
         return cls(Profiles(np.ones(1), expit(base)[None]), kappa, base)
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Combination:
+        """The combination whose ``arrays`` these are."""
+        kappa, share = (float(number) for number in arrays["mixture"])
+        platt = Platt.from_arrays(arrays) if "slope" in arrays else None
+        return cls(Profiles(arrays["weights"], arrays["rates"]), kappa, arrays["base"], share, platt)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The combination as arrays of a file."""
+        return {
+            "weights": self.profiles.weights,
+            "rates": self.profiles.rates,
+            "base": self.base,
+            "mixture": np.array([self.kappa, self.share]),
+            **({} if self.platt is None else self.platt.arrays()),
+        }
 
     @property
     def n_profiles(self) -> int:

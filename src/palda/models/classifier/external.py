@@ -52,16 +52,13 @@ class ExternalClassifier:
         return {
             "together": np.array(self.together),
             "base_rates": self.base_rates,
-            "slope": self.platt.slope,
-            "offset": self.platt.offset,
-            "limit": np.array(self.platt.limit),
+            **self.platt.arrays(),
         }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], models: Sequence[Any]) -> Self:
         """The classifier whose ``arrays`` these are, with its fitted models."""
-        platt = Platt(arrays["slope"], arrays["offset"], float(arrays["limit"]))
-        return cls(tuple(models), bool(arrays["together"]), arrays["base_rates"], platt)
+        return cls(tuple(models), bool(arrays["together"]), arrays["base_rates"], Platt.from_arrays(arrays))
 
 
 @dataclass(frozen=True, eq=False)

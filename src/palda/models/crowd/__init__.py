@@ -13,7 +13,6 @@ from palda.models.crowd.annotator_model import (
     TwoCoinModel,
     VoteEvidence,
 )
-from palda.models.crowd.assignment import TypicalRates, expected_gain, typical_rates
 from palda.models.crowd.em import (
     CrowdFit,
     CrowdSettings,
@@ -21,11 +20,12 @@ from palda.models.crowd.em import (
     count_votes,
     cut_votes,
     fit_crowd,
+    initial_label_probs,
     label_posterior,
+    mean_where_unknown,
     start_state,
     with_profiles,
 )
-from palda.models.crowd.initial_labels import initial_label_probs, mean_where_unknown
 from palda.models.crowd.label_sets import (
     ProfilePrior,
     Profiles,
@@ -47,9 +47,12 @@ from palda.models.crowd.model_selection import (
 from palda.models.crowd.quality import (
     VERDICTS,
     AnnotatorSummary,
+    TypicalRates,
+    expected_gain,
     quality_table,
     rates_by_class,
     summarize_annotators,
+    typical_rates,
     verdicts,
 )
 
