@@ -340,6 +340,14 @@ def rewritten(saved: bytes, path: Path, change: Callable[[Manifest], object], dr
     return path
 
 
+def test_a_file_cannot_choose_the_engine(tmp_path: Path, saved: bytes) -> None:
+    def add_scheduler(manifest: Manifest) -> None:
+        manifest["state"]["settings"]["engine"] = "tcp://127.0.0.1:1"  # type: ignore[index]
+
+    model = palda.load(rewritten(saved, tmp_path / "model.palda", add_scheduler))
+    assert model.engine is None
+
+
 def test_newer_format_version_advises_an_upgrade(tmp_path: Path, saved: bytes) -> None:
     path = rewritten(saved, tmp_path / "new", lambda m: m.update(format_version=FORMAT_VERSION + 1))
     assert_refused(path, "pip install --upgrade palda")

@@ -11,6 +11,7 @@ from palda.estimators.base import TopicEstimator
 from palda.estimators.crowd_palda import CrowdPALDA
 from palda.estimators.inputs import given_classes, label_table, labels_of_classes
 from palda.estimators.model_file import ModelFileError, load_state
+from palda.estimators.persistence import NOT_SAVED
 from palda.io import ShardFolder
 from palda.models.crowd import TwoCoinModel, mean_where_unknown
 from palda.models.topics import TrainingData
@@ -282,7 +283,7 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> PALDA 
     saved = load_state(path)
     kinds: dict[str, type[PALDA | CrowdPALDA]] = {"PALDA": PALDA, "CrowdPALDA": CrowdPALDA}
     try:
-        model = kinds[saved.state["estimator"]](**saved.state["settings"])
+        model = kinds[saved.state["estimator"]](**(saved.state["settings"] | NOT_SAVED))
         model._restore(saved, tuple(trusted))  # noqa: SLF001 - second half of the construction
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, ModelFileError):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     Arrays = dict[str, NDArray[Any]]
 
-_NOT_SAVED = {"engine": None}  # loading a file must not connect to a cluster
+NOT_SAVED = {"engine": None}  # a file must not choose where work is done
 _VOTE_COLUMNS = {"doc": np.int32, "annotator": np.int32, "label": np.int32, "value": np.int8}
 
 
@@ -86,7 +86,7 @@ class PersistentEstimator(BaseEstimator):
             arrays["out_of_fold_probs"] = self.out_of_fold_probs_.astype(np.float32)
         state = {
             "estimator": type(self).__name__,
-            "settings": {name: _json_value(value) for name, value in self.get_params(deep=False).items()} | _NOT_SAVED,
+            "settings": {name: _json_value(value) for name, value in self.get_params(deep=False).items()} | NOT_SAVED,
             "converged": bool(self.converged_),
             "lower_bound": float(self.lower_bound_),
             "worst_fall": float(self.worst_fall_),
