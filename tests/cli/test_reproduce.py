@@ -12,8 +12,7 @@ import pytest
 
 from palda.cli import main, run_experiment
 from palda.errors import PaldaError
-from palda.paper import Cell, Store
-from palda.paper.experiments import EXPERIMENTS, RunOptions
+from palda.paper import EXPERIMENTS, Cell, RunOptions, Store
 
 FAKES = Path(__file__).parents[1] / "unit" / "paper"
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from types import TracebackType
-    from typing import Self
+
+    from rich.progress import Progress
 
 _PIPED_WIDTH = 400  # characters per line of a table that is not shown on a terminal
 
@@ -126,31 +126,28 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
-class ProgressBar:
+@contextmanager
+def progress_bar(unit: str = "", *, quiet: bool) -> Iterator[ProgressBar]:
     """Progress bar on standard error with the remaining time; nothing if that is not a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield ProgressBar(None, unit)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    def __init__(self, unit: str = "", *, quiet: bool) -> None:
-        self._progress: Any = None
-        if quiet or not sys.stderr.isatty():
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield ProgressBar(progress, unit)
 
-        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+
+class ProgressBar:
+    """Progress of one task; ``progress`` is Rich's display, or None to show nothing."""
+
+    def __init__(self, progress: Progress | None, unit: str) -> None:
+        self._progress = progress
         self._unit = self._step = unit
-        self._task = self._progress.add_task(unit, total=1.0)
-
-    def __enter__(self) -> Self:
-        if self._progress:
-            self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._progress:
-            self._progress.stop()
+        if progress:
+            self._task = progress.add_task(unit, total=1.0)
 
     def update_step(self, step: str, share: float, n_done: int) -> None:
         """``share`` of the named step is done, ``n_done`` items; the remaining time is that of the step."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -18,62 +17,22 @@ if TYPE_CHECKING:
 
     from palda.data import TextWords, ValueWords
 
-_FILES, _MODEL, _WORDS, _RUN = "Files", "Model", "Words", "Running"
+_FILES, MODEL, _WORDS, RUN = "Files", "Model", "Words", "Running"
 _ROLES = ("annotator", "label", "labels", "value", "time")
 
 
-class FileFormat(StrEnum):
-    """Formats of vote files."""
-
-    AUTO = "auto"
-    TABLE = "table"
-    LABELSTUDIO = "labelstudio"
-    DOCCANO = "doccano"
-    PRODIGY = "prodigy"
-    MTURK = "mturk"
-    TOLOKA = "toloka"
+FileFormat: TypeAlias = Literal["auto", "table", "labelstudio", "doccano", "prodigy", "mturk", "toloka"]
+AnnotatorModel: TypeAlias = Literal["two_coin", "one_coin", "per_class"]
 
 
-class VoteLayout(StrEnum):
-    """Layouts of vote tables."""
-
-    AUTO = "auto"
-    LONG = "long"
-    WIDE = "wide"
-    LISTS = "lists"
-
-
-class DuplicateVotes(StrEnum):
-    """Rules for contradictory votes of one annotator."""
-
-    ERROR = "error"
-    LAST = "last"
-    FIRST = "first"
-    DROP = "drop"
-
-
-class BlankMeaning(StrEnum):
-    """Meanings of a blank answer."""
-
-    ABSTAINED = "abstained"
-    NONE = "none"
-    MISSING = "missing"
-
-
-class AnnotatorModel(StrEnum):
-    """Annotator models."""
-
-    TWO_COIN = "two_coin"
-    ONE_COIN = "one_coin"
-    PER_CLASS = "per_class"
-
-
-def _option(help_: str, *names: str, panel: str | None = None, **settings: Any) -> Any:
+def option(help_: str, *names: str, panel: str | None = None, **settings: Any) -> Any:
+    """An option of a command; ``panel`` is its heading in the help."""
     return typer.Option(*names, help=help_, rich_help_panel=panel, **settings)
 
 
-def _flag(help_: str, *names: str, panel: str | None = None) -> Any:
-    return _option(help_, *names, panel=panel, show_default="off")
+def flag(help_: str, *names: str, panel: str | None = None) -> Any:
+    """An option without a value, off by default."""
+    return option(help_, *names, panel=panel, show_default="off")
 
 
 def _check_engine(value: str | None) -> str | None:
@@ -94,24 +53,24 @@ Votes = Annotated[
 ]
 Gold = Annotated[
     Path | None,
-    _option("Known labels: a table like the votes, without annotators.", "--gold", show_default="none"),
+    option("Known labels: a table like the votes, without annotators.", "--gold", show_default="none"),
 ]
-Annotators = Annotated[AnnotatorModel, _option("Annotator model.", panel=_MODEL)]
-Force = Annotated[bool, _flag("Overwrite existing files.", "--force")]
-JsonSummary = Annotated[bool, _flag("Print the summary as JSON.", "--json")]
-Quiet = Annotated[bool, _flag("Print only results and errors.", "--quiet", "-q", panel=_RUN)]
-Seed = Annotated[int, _option("Random seed.", "--seed", min=0, panel=_RUN)]
+Annotators = Annotated[AnnotatorModel, option("Annotator model.", panel=MODEL)]
+Force = Annotated[bool, flag("Overwrite existing files.", "--force")]
+JsonSummary = Annotated[bool, flag("Print the summary as JSON.", "--json")]
+Quiet = Annotated[bool, flag("Print only results and errors.", "--quiet", "-q", panel=RUN)]
+Seed = Annotated[int, option("Random seed.", "--seed", min=0, panel=RUN)]
 Jobs = Annotated[
-    int | None, _option("Number of threads.", "--jobs", "-j", min=1, show_default="one per core", panel=_RUN)
+    int | None, option("Number of threads.", "--jobs", "-j", min=1, show_default="one per core", panel=RUN)
 ]
-Id = Annotated[str | None, _option("Column of document ids.", "--id", show_default="doc, id, ...", panel=_FILES)]
-Text = Annotated[str | None, _option("Column of texts.", "--text", show_default="text, body, ...", panel=_FILES)]
-Encoding = Annotated[str | None, _option("Encoding of text files.", show_default="utf-8", panel=_FILES)]
+Id = Annotated[str | None, option("Column of document ids.", "--id", show_default="doc, id, ...", panel=_FILES)]
+Text = Annotated[str | None, option("Column of texts.", "--text", show_default="text, body, ...", panel=_FILES)]
+Encoding = Annotated[str | None, option("Encoding of text files.", show_default="utf-8", panel=_FILES)]
 Engine = Annotated[
     str | None,
-    _option(
+    option(
         'Where to compute: threads, dask (local processes), or the address of a Dask scheduler ("tcp://host:8786").',
-        "--engine", callback=_check_engine, show_default="threads", panel=_RUN,
+        "--engine", callback=_check_engine, show_default="threads", panel=RUN,
     ),
 ]  # fmt: skip
 
@@ -148,10 +107,10 @@ def option_groups(*, omit: tuple[str, ...] = (), **builders: Callable[..., Any])
 def target_options(
     output: Annotated[
         Path | None,
-        _option("File to write: .csv, .json, .jsonl or .parquet.", "--output", "-o", show_default="standard output"),
+        option("File to write: .csv, .json, .jsonl or .parquet.", "--output", "-o", show_default="standard output"),
     ] = None,
-    as_json: Annotated[bool, _flag("Print JSON.", "--json")] = False,
-    as_csv: Annotated[bool, _flag("Print CSV.", "--csv")] = False,
+    as_json: Annotated[bool, flag("Print JSON.", "--json")] = False,
+    as_csv: Annotated[bool, flag("Print CSV.", "--csv")] = False,
     force: Force = False,
 ) -> Target:
     """Where a command writes its results."""
@@ -186,11 +145,11 @@ class WordOptions:
 
 def word_options(
     language: Annotated[
-        str, _option("Language of stemmer and stop words; none disables both.", panel=_WORDS)
+        str, option("Language of stemmer and stop words; none disables both.", panel=_WORDS)
     ] = "english",
-    min_count: Annotated[int, _option("Minimum number of occurrences of a word.", min=1, panel=_WORDS)] = 2,
-    ngrams: Annotated[int, _option("Maximum number of words in an n-gram.", min=1, max=5, panel=_WORDS)] = 1,
-    bins: Annotated[int, _option("Bins per feature if documents are numbers.", min=2, panel=_WORDS)] = 5,
+    min_count: Annotated[int, option("Minimum number of occurrences of a word.", min=1, panel=_WORDS)] = 2,
+    ngrams: Annotated[int, option("Maximum number of words in an n-gram.", min=1, max=5, panel=_WORDS)] = 1,
+    bins: Annotated[int, option("Bins per feature if documents are numbers.", min=2, panel=_WORDS)] = 5,
 ) -> WordOptions:
     """How documents become word counts."""
     return WordOptions(None if language == "none" else language, min_count, ngrams, bins)
@@ -198,53 +157,54 @@ def word_options(
 
 def read_options(
     format_: Annotated[
-        FileFormat, _option("Program that wrote the vote file; auto detects it.", "--format", panel=_FILES)
-    ] = FileFormat.AUTO,
+        FileFormat, option("Program that wrote the vote file; auto detects it.", "--format", panel=_FILES)
+    ] = "auto",
     id_: Id = None,
     text: Text = None,
     question: Annotated[
         str | None,
-        _option("Question of an export that holds the labels.", show_default="the only one", panel=_FILES),
+        option("Question of an export that holds the labels.", show_default="the only one", panel=_FILES),
     ] = None,
     classes: Annotated[
         str | None,
-        _option(
+        option(
             "Classes in the desired order, separated by commas; any other class is an error.",
             show_default="all that occur, sorted", panel=_FILES,
         ),
     ] = None,
     layout: Annotated[
-        VoteLayout, _option("Layout of the vote table; auto detects it from the header.", panel=_FILES)
-    ] = VoteLayout.AUTO,
+        Literal["auto", "long", "wide", "lists"],
+        option("Layout of the vote table; auto detects it from the header.", panel=_FILES),
+    ] = "auto",
     partial: Annotated[
-        bool, _flag("Treat unlisted classes as not judged (default: absent).", "--partial", panel=_FILES)
+        bool, flag("Treat unlisted classes as not judged (default: absent).", "--partial", panel=_FILES)
     ] = False,
     blank: Annotated[
-        BlankMeaning | None,
-        _option("Meaning of a blank answer.", show_default="depends on the format", panel=_FILES),
+        Literal["abstained", "none", "missing"] | None,
+        option("Meaning of a blank answer.", show_default="depends on the format", panel=_FILES),
     ] = None,
     present_at: Annotated[
         float | None,
-        _option(
+        option(
             "Cells are scores; a class is present if its score is at least this value.",
             show_default="cells are 1 or 0", panel=_FILES,
         ),
     ] = None,
     column: Annotated[
         list[str] | None,
-        _option(
+        option(
             f"Column for a role of the votes, such as annotator=worker; roles: {', '.join(_ROLES)}.",
             metavar="ROLE=NAME", show_default="the usual names", panel=_FILES,
         ),
     ] = None,
     ignore: Annotated[
         str | None,
-        _option("Columns of the vote table to ignore, separated by commas.", show_default="none", panel=_FILES),
+        option("Columns of the vote table to ignore, separated by commas.", show_default="none", panel=_FILES),
     ] = None,
     duplicates: Annotated[
-        DuplicateVotes,
-        _option("Which of several contradictory votes of an annotator to keep; error refuses them.", panel=_FILES),
-    ] = DuplicateVotes.ERROR,
+        Literal["error", "last", "first", "drop"],
+        option("Which of several contradictory votes of an annotator to keep; error refuses them.", panel=_FILES),
+    ] = "error",
     encoding: Encoding = None,
 ) -> dict[str, Any]:  # fmt: skip
     """How files are read: the options of ``palda.read``."""
@@ -253,9 +213,9 @@ def read_options(
         if role not in _ROLES or not name:
             raise typer.BadParameter(f"write --column ROLE=NAME, such as annotator=worker, not {role!r}={name!r}")
     return {
-        "format": format_.value, "id": id_, "text": text, "question": question, "classes": _names(classes) or None,
-        "layout": layout.value, "partial": partial, "blank": None if blank is None else blank.value,
-        "present_at": present_at, "columns": roles, "ignore": _names(ignore), "duplicates": duplicates.value,
+        "format": format_, "id": id_, "text": text, "question": question, "classes": _names(classes) or None,
+        "layout": layout, "partial": partial, "blank": blank,
+        "present_at": present_at, "columns": roles, "ignore": _names(ignore), "duplicates": duplicates,
         "encoding": encoding,
     }  # fmt: skip
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from palda.paper import published_values
 from palda.paper.cells import Cell, CellRecord, Store, group_by, versions, write_atomically
+from palda.paper.experiments import ALL_SETS, EXPERIMENTS, Experiment, RunOptions
 from palda.paper.methods import METHODS, REFERENCES, Method, MethodFit, new_cell
 from palda.paper.results import reproduce_command, stored_records, update_page, write_results
 from palda.paper.runner import RUN_CELL, CellTimes, Outcome, run, usable_cores
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from palda.paper.tasks import Task, load_task, sample_rows, task_labels
 
 __all__ = [
+    "ALL_SETS",
+    "EXPERIMENTS",
     "METHODS",
     "REFERENCES",
     "RUN_CELL",
@@ -28,9 +31,11 @@ __all__ = [
     "CellRecord",
     "CellTimes",
     "Column",
+    "Experiment",
     "Method",
     "MethodFit",
     "Outcome",
+    "RunOptions",
     "Stat",
     "Store",
     "Table",

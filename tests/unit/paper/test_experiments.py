@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from palda.paper import (
+    ALL_SETS,
+    EXPERIMENTS,
     METHODS,
     REFERENCES,
     Cell,
     CellRecord,
+    RunOptions,
     Stat,
     Store,
     published_values,
@@ -19,7 +22,6 @@ from palda.paper import (
     stored_records,
     write_results,
 )
-from palda.paper.experiments import ALL_SETS, EXPERIMENTS, RunOptions
 
 MakeRecord = Callable[[Cell], CellRecord]
 

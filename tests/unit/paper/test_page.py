@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from palda.errors import PaldaError
-from palda.paper import Cell, CellRecord, Store, update_page
-from palda.paper.experiments import EXPERIMENTS, RunOptions
+from palda.paper import EXPERIMENTS, Cell, CellRecord, RunOptions, Store, update_page
 
 MakeRecord = Callable[[Cell], CellRecord]
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from palda.paper import Cell, CellRecord, save_figure
-from palda.paper.experiments import EXPERIMENTS, RunOptions
+from palda.paper import EXPERIMENTS, Cell, CellRecord, RunOptions, save_figure
 
 MakeRecord = Callable[[Cell], CellRecord]
 

@@ -22,7 +22,7 @@ def evaluate(
     gold: Annotated[Path, typer.Argument(help="Known labels: a table like the votes, without annotators.")],
     documents: Annotated[
         Path | None,
-        typer.Option("--documents", "-d", help="Documents of the known labels.", show_default="the training documents"),
+        opt.option("Documents of the known labels.", "--documents", "-d", show_default="the training documents"),
     ] = None,
     *,
     target: Target,

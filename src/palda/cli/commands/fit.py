@@ -6,9 +6,8 @@ import shlex
 import sys
 import warnings
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -26,24 +25,7 @@ if TYPE_CHECKING:
     from palda.io import ShardFolder
     from palda.report import FitSummary
 
-_MODEL, _RUN = "Model", "Running"
 _MAX_KEPT_DOCS, _MAX_KEPT_VOTES = 200_000, 20_000_000  # in a model file, from a folder of shards
-
-
-class Algorithm(StrEnum):
-    """EM algorithms of the topics."""
-
-    BATCH = "batch"
-    ONLINE = "online"
-
-
-class LabelPrior(StrEnum):
-    """Label priors."""
-
-    STACKED = "stacked"
-    WORDS = "words"
-    TOPICS = "topics"
-    BASE_RATE = "base_rate"
 
 
 @opt.option_groups(words=opt.word_options, reading=opt.read_options)
@@ -58,37 +40,24 @@ def fit(
     votes: opt.Votes = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")] = Path("model.palda"),
     gold: opt.Gold = None,
-    no_gold: Annotated[
-        bool, typer.Option("--no-gold", help="Ignore gold columns in the document file.", show_default="off")
-    ] = False,
-    report: Annotated[
-        Path | None, typer.Option("--report", help="HTML report to write as well.", show_default="not written")
-    ] = None,
+    no_gold: Annotated[bool, opt.flag("Ignore gold columns in the document file.", "--no-gold")] = False,
+    report: Annotated[Path | None, opt.option("HTML report to write as well.", show_default="not written")] = None,
     no_texts: Annotated[
-        bool,
-        typer.Option(
-            "--no-texts", help="Do not store the texts in the model file; reports show only ids.", show_default="off"
-        ),
+        bool, opt.flag("Do not store the texts in the model file; reports show only ids.", "--no-texts")
     ] = False,
     force: opt.Force = False,
     as_json: opt.JsonSummary = False,
-    topics: Annotated[
-        int | None,
-        typer.Option("--topics", min=1, help="Number of topics.", show_default="auto", rich_help_panel=_MODEL),
-    ] = None,
-    annotators: opt.Annotators = opt.AnnotatorModel.TWO_COIN,
+    topics: Annotated[int | None, opt.option("Number of topics.", min=1, show_default="auto", panel=opt.MODEL)] = None,
+    annotators: opt.Annotators = "two_coin",
     label_prior: Annotated[
-        LabelPrior, typer.Option(help="How label probabilities depend on the words.", rich_help_panel=_MODEL)
-    ] = LabelPrior.STACKED,
+        Literal["stacked", "words", "topics", "base_rate"],
+        opt.option("How label probabilities depend on the words.", panel=opt.MODEL),
+    ] = "stacked",
     algorithm: Annotated[
-        Algorithm,
-        typer.Option(
-            help="EM of the topics: batch, or online with many updates per iteration.", rich_help_panel=_MODEL
-        ),
-    ] = Algorithm.BATCH,
-    max_iter: Annotated[
-        int, typer.Option(min=1, help="Maximum number of EM iterations.", rich_help_panel=_MODEL)
-    ] = 200,
+        Literal["batch", "online"],
+        opt.option("EM of the topics: batch, or online with many updates per iteration.", panel=opt.MODEL),
+    ] = "batch",
+    max_iter: Annotated[int, opt.option("Maximum number of EM iterations.", min=1, panel=opt.MODEL)] = 200,
     *,
     words: opt.WordOptions,
     reading: dict[str, Any],
@@ -96,17 +65,10 @@ def fit(
     jobs: opt.Jobs = None,
     engine: opt.Engine = None,
     checkpoint_minutes: Annotated[
-        float,
-        typer.Option(min=0, help="Minutes between checkpoints of a long fit; 0 writes none.", rich_help_panel=_RUN),
+        float, opt.option("Minutes between checkpoints of a long fit; 0 writes none.", min=0, panel=opt.RUN)
     ] = 10.0,
     resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            help="Resume an interrupted fit from its checkpoint.",
-            show_default="off",
-            rich_help_panel=_RUN,
-        ),
+        bool, opt.flag("Resume an interrupted fit from its checkpoint.", "--resume", panel=opt.RUN)
     ] = False,
     quiet: opt.Quiet = False,
 ) -> None:
@@ -123,7 +85,7 @@ def fit(
     messages = Messages(quiet=quiet)
     checkpoint = _find_checkpoint(output, checkpoint_minutes, resume=resume, force=force)
     model = CrowdPALDA(
-        topics or "auto", annotators=annotators.value, label_prior=label_prior.value, algorithm=algorithm.value,
+        topics or "auto", annotators=annotators, label_prior=label_prior, algorithm=algorithm,
         max_iter=max_iter, n_jobs=jobs, engine=engine, random_state=seed, verbose=int(not quiet),
     )  # fmt: skip
     with messages.show_warnings():

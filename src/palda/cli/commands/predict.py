@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from palda.cli import options as opt
-from palda.cli.console import Messages, ProgressBar
+from palda.cli.console import Messages, ProgressBar, progress_bar
 from palda.cli.inputs import regular_file, word_counts
 from palda.cli.output import Target, write_records
 from palda.errors import PaldaError
@@ -38,9 +38,7 @@ def predict(
     ],
     *,
     target: Target,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Add the words with the strongest evidence.", show_default="off")
-    ] = False,
+    explain: Annotated[bool, opt.flag("Add the words with the strongest evidence.", "--explain")] = False,
     words: Annotated[int, typer.Option("--words", "-n", min=1, help="Words per label with --explain.")] = 5,
     id_: opt.Id = None,
     text: opt.Text = None,
@@ -66,7 +64,7 @@ def predict(
         Messages(quiet=quiet).show_warnings(),
         open_client(engine, jobs) as client,
         regular_file(documents) as file,
-        ProgressBar("documents", quiet=quiet or results_on_screen) as bar,
+        progress_bar("documents", quiet=quiet or results_on_screen) as bar,
     ):
         fitted.set_params(n_jobs=jobs, engine=client)
         if is_shards(file):

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from palda.cli.console import Messages, print_table, standard_output
+from palda.cli.options import flag, option
 from palda.errors import PaldaError
-from palda.paper.experiments import ALL_SETS, EXPERIMENTS, Experiment, RunOptions
+from palda.paper import ALL_SETS, EXPERIMENTS, Experiment, RunOptions
 
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
+    from collections.abc import Iterator
+
+    from rich.progress import Progress
 
     from palda.paper import Cell, CellRecord, Table
 
@@ -36,27 +39,18 @@ def _add_experiment(experiment: Experiment) -> None:
     @reproduce.command(experiment.name, help=f"{experiment.title[0].upper()}{experiment.title[1:]}.\n\n{methods_help}")
     def command(
         output: ResultsFolder = Path("palda-results"),
-        quick: Annotated[
-            bool,
-            typer.Option(
-                "--quick", help="Fewer seeds and smaller grids: about 15 minutes on 2 cores.", show_default="off"
-            ),
-        ] = False,
+        quick: Annotated[bool, flag("Fewer seeds and smaller grids: about 15 minutes on 2 cores.", "--quick")] = False,
         sets: Annotated[
             str | None,
-            typer.Option(
-                help=f"Data sets, separated by commas: {', '.join(ALL_SETS)}.", show_default="those of the experiment"
-            ),
+            option(f"Data sets, separated by commas: {', '.join(ALL_SETS)}.", show_default="those of the experiment"),
         ] = None,
-        methods: Annotated[str | None, typer.Option(help="Methods, separated by commas.", show_default="all")] = None,
-        seeds: Annotated[
-            int | None, typer.Option(min=1, help="Number of seeds.", show_default="that of the experiment")
-        ] = None,
+        methods: Annotated[str | None, option("Methods, separated by commas.", show_default="all")] = None,
+        seeds: Annotated[int | None, option("Number of seeds.", min=1, show_default="that of the experiment")] = None,
         jobs: Annotated[
-            int | None, typer.Option(min=1, help="Cells to run in parallel processes.", show_default="one per core")
+            int | None, option("Cells to run in parallel processes.", min=1, show_default="one per core")
         ] = None,
-        as_json: Annotated[bool, typer.Option("--json", help="Print the tables as JSON.", show_default="off")] = False,
-        as_csv: Annotated[bool, typer.Option("--csv", help="Print the tables as CSV.", show_default="off")] = False,
+        as_json: Annotated[bool, flag("Print the tables as JSON.", "--json")] = False,
+        as_csv: Annotated[bool, flag("Print the tables as CSV.", "--csv")] = False,
     ) -> None:
         if as_json and as_csv:
             raise typer.BadParameter("choose one of --json and --csv")
@@ -75,9 +69,7 @@ for _experiment in EXPERIMENTS.values():
 def page(
     file: Annotated[Path, typer.Argument(help="Markdown page with <!-- table1 --> ... <!-- /table1 --> markers.")],
     output: ResultsFolder = Path("palda-results"),
-    check: Annotated[
-        bool, typer.Option("--check", help="Only check whether the page matches the cells.", show_default="off")
-    ] = False,
+    check: Annotated[bool, flag("Only check whether the page matches the cells.", "--check")] = False,
 ) -> None:
     """Write the tables of finished cells into a Markdown page, between the markers of each experiment."""
     from palda.paper import Store, update_page, write_atomically
@@ -119,7 +111,7 @@ def run_experiment(experiment: Experiment, options: RunOptions, folder: Path, jo
     if not cells:
         raise PaldaError(f"a quick {experiment.name} has no cells of these methods; leave out --quick or --methods")
     try:
-        with _Progress() as progress:
+        with _progress() as progress:
             outcome = run(cells, store, progress, jobs=jobs, execute=RUN_CELL)
     except KeyboardInterrupt:
         messages.write(f"interrupted; finished cells are kept in {folder}; repeat the command to resume")
@@ -153,30 +145,29 @@ def _print_tables(tables: list[Table], form: str) -> None:
                 sys.stdout.write("\n")
 
 
-class _Progress:
+@contextmanager
+def _progress() -> Iterator[_Progress]:
     """Progress of the cells on standard error with the remaining time: a bar on a terminal, else one line per cell."""
+    if not sys.stderr.isatty():
+        yield _Progress(None)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    def __init__(self) -> None:
-        self._bar: Any = None
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        yield _Progress(bar)
+
+
+class _Progress:
+    """Shows the progress of a run on a bar, or in lines if there is none."""
+
+    def __init__(self, bar: Progress | None) -> None:
+        self._bar = bar
         self._n_cells = self._n_done = 0
         self._reasons: set[str] = set()
-
-    def __enter__(self) -> Self:
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-            columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-            self._bar = Progress(*columns, console=Console(stderr=True))
-            self._task = self._bar.add_task("")
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar:
-            self._bar.stop()
+        if bar:
+            self._task = bar.add_task("")
 
     def begin(self, n_cells: int, n_done: int, left: float) -> None:
         """Start ``n_cells`` cells, ``n_done`` of which were finished before; ``left`` seconds remain."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from palda.cli import options as opt
-from palda.cli.console import Messages, ProgressBar, standard_output, write_lines
+from palda.cli.console import Messages, progress_bar, standard_output, write_lines
 from palda.cli.output import json_text
 from palda.errors import PaldaError
 
@@ -26,10 +26,8 @@ def shard(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")] = Path("corpus"),
     gold: opt.Gold = None,
     docs_per_shard: Annotated[int, typer.Option("--docs-per-shard", min=1, help="Documents per shard.")] = 16_384,
-    resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run.", show_default="off")] = False,
-    no_texts: Annotated[
-        bool, typer.Option("--no-texts", help="Store word counts without the texts.", show_default="off")
-    ] = False,
+    resume: Annotated[bool, opt.flag("Resume an interrupted run.", "--resume")] = False,
+    no_texts: Annotated[bool, opt.flag("Store word counts without the texts.", "--no-texts")] = False,
     force: opt.Force = False,
     as_json: opt.JsonSummary = False,
     *,
@@ -47,7 +45,7 @@ def shard(
     treatment = Treatment(
         ReadOptions(**reading), words.text_words(), words.value_words(), docs_per_shard, keep_texts=not no_texts
     )
-    with Messages(quiet=quiet).show_warnings(), ProgressBar(quiet=quiet) as bar:
+    with Messages(quiet=quiet).show_warnings(), progress_bar(quiet=quiet) as bar:
         folder = shard_files(
             output, Sources(documents, votes, gold), treatment, resume=resume, force=force, watch=bar.update_step
         )

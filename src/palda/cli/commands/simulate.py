@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -24,28 +23,15 @@ FILES = ("documents.csv", "votes.csv", "truth.csv", "annotators_truth.csv")
 Folder = Annotated[Path, typer.Argument(help="Folder to write; created if it does not exist.")]
 
 
-class Crowd(StrEnum):
-    """Simulated crowds."""
-
-    PAPER = "paper"
-    ADVERSARIAL = "adversarial"
-
-
-class Behaviour(StrEnum):
-    """Error models of simulated annotators."""
-
-    ONE_COIN = "one_coin"
-    TWO_COIN = "two_coin"
-    PER_CLASS = "per_class"
-
-
 def simulate(
     folder: Folder = Path("palda-simulated"),
     documents: Annotated[int, typer.Option("--documents", "-d", min=1, help="Number of documents.")] = 1000,
     crowd: Annotated[
-        Crowd, typer.Option(help="50 annotators; ten of the adversarial crowd are malicious.")
-    ] = Crowd.PAPER,
-    behaviour: Annotated[Behaviour, typer.Option(help="Error model of the annotators.")] = Behaviour.ONE_COIN,
+        Literal["paper", "adversarial"], typer.Option(help="50 annotators; ten of the adversarial crowd are malicious.")
+    ] = "paper",
+    behaviour: Annotated[
+        Literal["one_coin", "two_coin", "per_class"], typer.Option(help="Error model of the annotators.")
+    ] = "one_coin",
     spammers: Annotated[int, typer.Option(min=0, help="Additional annotators who answer at random.")] = 0,
     votes_per_doc: Annotated[int, typer.Option(min=1, help="Annotators per document.")] = 5,
     force: opt.Force = False,
@@ -58,7 +44,7 @@ def simulate(
     prepare_folder(folder, FILES, force=force)
     news = simulation.newsroom(documents, seed=seed)
     votes, annotators = simulation.crowd(
-        news, crowd.value, seed=seed, behaviour=behaviour.value, n_spammers=spammers, votes_per_doc=votes_per_doc
+        news, crowd, seed=seed, behaviour=behaviour, n_spammers=spammers, votes_per_doc=votes_per_doc
     )
     paths = write_simulation(folder, news, votes, annotators)
     messages, palda = Messages(quiet=quiet), program_name()
