@@ -13,7 +13,12 @@ from palda import simulate
 from palda.data import stop_words
 from palda.simulate import newsroom_example
 
-GENERAL_WORDS = {word for theme in newsroom_example.GENERAL_THEMES.values() for word in theme.split()}
+GENERAL_WORDS = {word for theme in newsroom_example.GENERAL_THEMES.values() for word in theme}
+
+
+def keywords(name: str) -> set[str]:
+    """Words of all themes of a class."""
+    return {word for theme in newsroom_example._CLASS_THEMES[name] for word in newsroom_example.THEMES[theme]}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +36,7 @@ def test_words_are_lower_case_english_looking_words():
 def test_every_class_has_its_keywords_and_related_classes_share_some():
     assert sorted(newsroom_example.CLASSES) == list(newsroom_example.CLASSES)
     assert {"crime", "politics", "arts", "sports"} < set(newsroom_example.CLASSES)
-    words = {name: set(newsroom_example.keywords(name)) for name in newsroom_example.CLASSES}
+    words = {name: keywords(name) for name in newsroom_example.CLASSES}
     assert all(35 <= len(own) <= 60 for own in words.values())
     uses = Counter(word for own in words.values() for word in own)
     assert sum(count > 1 for count in uses.values()) >= 30
@@ -42,8 +47,8 @@ def test_general_words_are_no_keywords_even_when_stemmed():
     assert {"officials", "residents", "protest"} < GENERAL_WORDS
     assert len(GENERAL_WORDS) < 100
     stem = snowballstemmer.stemmer("english").stemWord
-    keywords = {stem(word) for name in newsroom_example.CLASSES for word in newsroom_example.keywords(name)}
-    assert not keywords & {stem(word) for word in GENERAL_WORDS}
+    stems = {stem(word) for name in newsroom_example.CLASSES for word in keywords(name)}
+    assert not stems & {stem(word) for word in GENERAL_WORDS}
 
 
 def test_no_word_is_a_stop_word():
@@ -52,15 +57,14 @@ def test_no_word_is_a_stop_word():
 
 def test_no_theme_repeats_a_word():
     for theme in (*newsroom_example.THEMES.values(), *newsroom_example.GENERAL_THEMES.values()):
-        words = theme.split()
-        assert len(words) == len(set(words))
+        assert len(theme) == len(set(theme))
 
 
 def test_word_weights_fall_smoothly_within_a_theme():
     model = newsroom_example.newsroom_model()
     position = {word: place for place, word in enumerate(model.vocabulary)}
     for topic, theme in enumerate((*newsroom_example.THEMES.values(), *newsroom_example.GENERAL_THEMES.values())):
-        own = model.topic_words[topic, [position[word] for word in theme.split()]]
+        own = model.topic_words[topic, [position[word] for word in theme]]
         assert (np.diff(own) < 0).all()
         assert own[0] < 8 * own[-1]
         assert own.sum() > 0.97
@@ -91,7 +95,7 @@ def test_few_words_are_keywords_of_absent_classes(news):
     position = {word: place for place, word in enumerate(news.corpus.vocabulary)}
     is_keyword = np.zeros((len(newsroom_example.CLASSES), len(position)), dtype=bool)
     for place, name in enumerate(newsroom_example.CLASSES):
-        is_keyword[place, [position[word] for word in newsroom_example.keywords(name)]] = True
+        is_keyword[place, [position[word] for word in keywords(name)]] = True
     counts = news.corpus.counts.toarray()
     on_topic = counts[news.labels @ is_keyword > 0].sum() / counts.sum()
     general = counts[:, [position[word] for word in GENERAL_WORDS]].sum() / counts.sum()
