@@ -13,7 +13,7 @@ from palda.paper.cells import Cell, CellRecord, Store, group_by, versions, write
 from palda.paper.experiments import ALL_SETS, EXPERIMENTS, Experiment, RunOptions
 from palda.paper.methods import METHODS, REFERENCES, Method, MethodFit, new_cell
 from palda.paper.results import reproduce_command, stored_records, update_page, write_results
-from palda.paper.runner import RUN_CELL, CellTimes, Outcome, run, usable_cores
+from palda.paper.runner import RUN_CELL, CellTimes, Outcome, run
 from palda.paper.tables import Column, Stat, Table, format_value, summarise, to_csv, to_markdown, to_records
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ __all__ = [
     "to_markdown",
     "to_records",
     "update_page",
-    "usable_cores",
     "versions",
     "write_atomically",
     "write_results",

@@ -108,21 +108,15 @@ def _json_value(value: Any) -> Setting:
     return type(value).__name__ if hasattr(value, "get_params") else repr(value)
 
 
-def _build_default(source: Source, seed: int, n_jobs: int, quick: bool, **options: Any) -> Any:
+def _build_palda(name: str, source: Source, seed: int, n_jobs: int, quick: bool, **options: Any) -> Any:
+    """The default or the published model; the latter chooses its thresholds after the fit, which they do not change."""
     del quick
     from palda.estimators import PALDA, CrowdPALDA
 
     kind = PALDA if source == "gold" else CrowdPALDA
+    if name == "published":
+        return kind.as_published(random_state=seed, n_jobs=n_jobs, thresholds="micro_f1", **options)
     return kind(random_state=seed, n_jobs=n_jobs, **options)
-
-
-def _build_published(source: Source, seed: int, n_jobs: int, quick: bool, **options: Any) -> Any:
-    """The published model; thresholds are chosen after the fit and do not change it."""
-    del quick
-    from palda.estimators import PALDA, CrowdPALDA
-
-    kind = PALDA if source == "gold" else CrowdPALDA
-    return kind.as_published(random_state=seed, n_jobs=n_jobs, thresholds="micro_f1", **options)
 
 
 def _fit_palda(model: Any, words: Any, task: Task, cell: Cell) -> MethodFit:
@@ -143,7 +137,10 @@ def _build_baseline(name: str, source: Source, seed: int, n_jobs: int, quick: bo
 
 
 def _fit_baseline(model: Any, features: Any, task: Task, cell: Cell) -> MethodFit:
-    """Fit a baseline and choose its thresholds, which takes three more fits, unless the cell has ``choose=False``."""
+    """Fit a baseline and choose its thresholds, which takes three more fits.
+
+    Baselines that ignore the documents, and cells with ``choose=False``, have no thresholds.
+    """
     from palda.metrics import choose_thresholds
     from palda.paper.baselines import out_of_fold_probs
     from palda.paper.tasks import task_labels
@@ -157,20 +154,12 @@ def _fit_baseline(model: Any, features: Any, task: Task, cell: Cell) -> MethodFi
     fit_seconds = seconds_before + time.perf_counter() - start
     if cell.source == "votes":
         estimated = model.targets_
-    if cell.option("choose") is False:
+    if cell.method in REFERENCES or cell.option("choose") is False:
         return MethodFit(model, None, estimated, None, fit_seconds, math.nan)
     start = time.perf_counter()
     probs = out_of_fold_probs(model, features, training_labels, random_state=task.seed)
     thresholds = choose_thresholds(task.train.Y if estimated is None else estimated, probs, "micro_f1")
     return MethodFit(model, thresholds, estimated, None, fit_seconds, time.perf_counter() - start)
-
-
-def _fit_reference(model: Any, features: Any, task: Task, cell: Cell) -> MethodFit:
-    """Fit a baseline that predicts the same for every document; it has no thresholds."""
-    del cell
-    start = time.perf_counter()
-    model.fit(features, task.train.Y)
-    return MethodFit(model, None, None, None, time.perf_counter() - start, math.nan)
 
 
 def _baseline_method(baseline: Baseline) -> Method:
@@ -185,15 +174,20 @@ def _baseline_method(baseline: Baseline) -> Method:
         sources,
         baseline.features,
         partial(_build_baseline, baseline.name),
-        _fit_reference if baseline.name in REFERENCES else _fit_baseline,
+        _fit_baseline,
         baseline.package,
     )
 
 
 METHODS: Mapping[str, Method] = {
-    "palda": Method("palda", "palda, default", ("gold", "votes"), "words", _build_default, _fit_palda),
+    "palda": Method("palda", "palda, default", ("gold", "votes"), "words", partial(_build_palda, "palda"), _fit_palda),
     "published": Method(
-        "published", "ML-PA-LDA, as published", ("gold", "votes"), "pooled", _build_published, _fit_palda
+        "published",
+        "ML-PA-LDA, as published",
+        ("gold", "votes"),
+        "pooled",
+        partial(_build_palda, "published"),
+        _fit_palda,
     ),
     **{baseline.name: _baseline_method(baseline) for baseline in (CROWD_BASELINES["raykar"], *BASELINES.values())},
 }

@@ -13,10 +13,10 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, PercentFor
 from palda.io import replacing
 from palda.paper import published_values
 from palda.paper.cells import SOURCES, group_by
-from palda.paper.tables import Stat, percent
+from palda.paper.tables import Stat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
@@ -114,6 +114,12 @@ def _stat(records: Sequence[CellRecord], name: str) -> Stat | None:
     return Stat.of(record.measures.get(name, math.nan) for record in records)
 
 
+def _stats(records: Sequence[CellRecord], measure: str, position: Callable[[Cell], float]) -> dict[float, Stat | None]:
+    """Means over seeds by their position on the axis, ascending."""
+    groups = group_by(records, position)
+    return {place: _stat(groups[place], measure) for place in sorted(groups)}
+
+
 def _shared_legend(figure: Figure, rows: Any, n_columns: int = 5) -> None:
     """Add one legend below all panels, with every label once."""
     handles: dict[str, Any] = {}
@@ -135,10 +141,10 @@ def draw_topics(records: Sequence[CellRecord], titles: Mapping[str, str], panels
             for axes, (measure, heading) in zip(row, panels.items(), strict=True):
                 for fraction, style in zip(fractions, _line_styles(len(fractions)), strict=True):
                     group = [record for record in method_records if record.cell.fraction == fraction]
-                    _draw(axes, _by_topics(group, measure), style, f"{percent(fraction)} of the training documents")
+                    _draw(axes, _stats(group, measure, _n_topics), style, f"{fraction:.0%} of the training documents")
                     if measure == "annotator_rmse":
                         oracle = style._replace(color="0.75", line="none", filled=False)
-                        _draw(axes, _by_topics(group, "oracle_rmse"), oracle, "oracle (same markers)")
+                        _draw(axes, _stats(group, "oracle_rmse", _n_topics), oracle, "oracle (same markers)")
                 axes.set_ylabel(heading)
                 axes.yaxis.set_major_locator(MaxNLocator(5))
                 _log_topics(axes, topics)
@@ -154,16 +160,15 @@ def _line_styles(n_lines: int) -> list[_Style]:
     return [_LINES[position % len(_LINES)] for position in range(max(0, 4 - n_lines), max(4, n_lines))]
 
 
-def _n_topics(cell: Cell) -> int:
-    return int(str(cell.option("n_topics")))
+def _n_topics(cell: Cell) -> float:
+    return float(str(cell.option("n_topics")))
 
 
-def _by_topics(records: Sequence[CellRecord], measure: str) -> dict[float, Stat | None]:
-    groups = group_by(records, _n_topics)
-    return {float(topics): _stat(groups[topics], measure) for topics in sorted(groups)}
+def _fraction(cell: Cell) -> float:
+    return cell.fraction
 
 
-def _log_topics(axes: Axes, topics: Sequence[int]) -> None:
+def _log_topics(axes: Axes, topics: Sequence[float]) -> None:
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_locator(FixedLocator(list(topics)))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -200,10 +205,10 @@ def _draw_methods_by_fraction(
     for (method, source), group in groups.items():
         color, marker = _METHOD_STYLES[method]
         style = _Style(color, marker, _SOURCE_LINES[source], filled=source == "gold")
-        _draw(axes, _by_fraction(group, measure), style, f"{titles[method]}, {SOURCES[source]}")
+        _draw(axes, _stats(group, measure, _fraction), style, f"{titles[method]}, {SOURCES[source]}")
     if measure == "annotator_rmse":
         crowd = [record for record in records if record.cell.source == "votes"]
-        _draw(axes, _by_fraction(crowd, "oracle_rmse"), _Style("0.0", ".", ":"), "oracle")
+        _draw(axes, _stats(crowd, "oracle_rmse", _fraction), _Style("0.0", ".", ":"), "oracle")
 
 
 def _draw_published_fractions(axes: Axes, names: Mapping[str, str]) -> None:
@@ -212,11 +217,6 @@ def _draw_published_fractions(axes: Axes, names: Mapping[str, str]) -> None:
             fraction: Stat(row[name], math.nan, 1) for fraction, row in published_values.TABLE_2.items()
         }
         _draw(axes, points, _Style(*_PAPER_STYLE, _SOURCE_LINES[source]), f"the paper, {SOURCES[source]}")
-
-
-def _by_fraction(records: Sequence[CellRecord], measure: str) -> dict[float, Stat | None]:
-    groups = group_by(records, lambda cell: cell.fraction)
-    return {fraction: _stat(groups[fraction], measure) for fraction in sorted(groups)}
 
 
 _ANNOTATOR_STYLES = {"honest annotators": _Style("0.35", "o", filled=False), "malicious annotators": _Style("0.0", "x")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from contextlib import closing
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Protocol
@@ -42,13 +43,6 @@ class Outcome:
     failures: Counter[str] = field(default_factory=Counter)
 
 
-def usable_cores() -> int:
-    """Number of cores that this process may use."""
-    from palda.engine import resolve_n_jobs
-
-    return resolve_n_jobs(-1)
-
-
 def run(
     cells: Sequence[Cell], store: Store, listener: RunListener, *, jobs: int | None = None, execute: str = RUN_CELL
 ) -> Outcome:
@@ -57,9 +51,11 @@ def run(
     Each job gets an equal share of the cores as threads; results depend on neither. A cell that fails is reported and
     does not stop the others. An interrupt loses only the cells that are being run.
     """
+    from palda.engine import resolve_n_jobs
+
     if jobs is not None and jobs < 1:
         raise PaldaError(f"jobs is {jobs}; it must be at least 1")
-    n_cores = usable_cores()
+    n_cores = resolve_n_jobs(-1)
     n_jobs = min(jobs or n_cores, n_cores)
     pending = list(dict.fromkeys(cell for cell in cells if store.load(cell) is None))
     outcome = Outcome(n_skipped=len(set(cells)) - len(pending))
@@ -69,7 +65,7 @@ def run(
         return sum(map(times.expected, unfinished)) / n_jobs
 
     listener.begin(len(set(cells)), outcome.n_skipped, seconds_left())
-    with Workers(execute, n_jobs, n_cores // n_jobs) as workers:
+    with closing(Workers(execute, n_jobs, n_cores // n_jobs)) as workers:
         for cell, result in workers.map(pending):
             unfinished.discard(cell)
             if isinstance(result, Failure):

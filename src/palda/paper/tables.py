@@ -64,11 +64,6 @@ def summarise(records: Sequence[CellRecord]) -> dict[str, Value]:
     return {name: Stat.of(record.measures.get(name, math.nan) for record in records) for name in names}
 
 
-def percent(fraction: float) -> str:
-    """A fraction as a whole percentage."""
-    return f"{fraction:.0%}"
-
-
 def format_value(value: Value, digits: int) -> str:
     """Text of a value: ``.772 ± .003``, without decimals from 100 on."""
     if value is None or isinstance(value, str):

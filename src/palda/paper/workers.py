@@ -12,11 +12,10 @@ import signal
 from contextlib import suppress
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from types import TracebackType
 
 _BLAS_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _STOP_TIMEOUT = 5.0  # seconds that a process gets to end
@@ -49,12 +48,8 @@ class Workers:
         self._idle: list[_Worker] = []
         self._busy: dict[Connection, tuple[_Worker, Any]] = {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """End all processes."""
         for worker in [*self._idle, *(worker for worker, _ in self._busy.values())]:
             worker.stop()
         self._idle, self._busy = [], {}

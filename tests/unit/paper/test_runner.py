@@ -12,8 +12,9 @@ from types import ModuleType
 
 import pytest
 
+from palda.engine import resolve_n_jobs
 from palda.errors import PaldaError
-from palda.paper import Cell, CellRecord, CellTimes, Outcome, Store, run, usable_cores
+from palda.paper import Cell, CellRecord, CellTimes, Outcome, Store, run
 
 HERE = Path(__file__).parent
 
@@ -158,7 +159,7 @@ def test_jobs_times_threads_never_exceed_the_cores(fakes: ModuleType, tmp_path: 
     run([cell], Store(tmp_path), Listener(), jobs=jobs, execute="fake_cells:threads")
     found = Store(tmp_path).load(cell)
     assert found is not None
-    expected = max(1, usable_cores() // jobs)  # 1000 jobs are limited to the number of cores
+    expected = max(1, resolve_n_jobs(-1) // jobs)  # 1000 jobs are limited to the number of cores
     assert found.measures == {"given": expected, "blas": 1}
     assert dict(os.environ) == before  # the limit applies to workers only
 

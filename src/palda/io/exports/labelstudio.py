@@ -85,7 +85,7 @@ def read_labelstudio(
         Documents with their other data fields, votes, and the ground truth as gold labels.
     """
     suffixes = {suffix.lower() for suffix in Path(path).suffixes}
-    rows = table_rows(path, encoding)[1] if suffixes & _TABLES else _json_rows(path, encoding)
+    rows = table_rows(path, encoding) if suffixes & _TABLES else _json_rows(path, encoding)
     if not rows:
         raise DataError("has no tasks", file=file_name(path))
     are_tasks = any(isinstance(row.cells.get("data"), dict) for row in rows)

@@ -81,10 +81,8 @@ def read_mturk(
     Dataset
         Documents with their other inputs as fields, votes, and no gold labels.
     """
-    _, rows = table_rows(path, encoding)
-    _LAYOUT.check(rows, file_name(path))
-    rows = [_with_form_columns(_with_reject_mark(row)) for row in rows]
-    export = gather(rows, _LAYOUT, id=id, text=text, question=answer, blank=blank)
+    rows = [_with_form_columns(_with_reject_mark(row)) for row in table_rows(path, encoding)]
+    export = gather(rows, _LAYOUT, file_name(path), id=id, text=text, question=answer, blank=blank)
     return export.dataset(path, classes=classes, partial=partial, duplicates=duplicates)
 
 

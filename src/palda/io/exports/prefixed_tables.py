@@ -35,17 +35,6 @@ class Layout:
     option: str
     gold: str | None = None
 
-    def check(self, rows: Sequence[Row], file: str) -> None:
-        """Raise if this is not a table of the platform."""
-        if not rows:
-            raise DataError("has a header but no rows", file=file)
-        if self.worker not in rows[0].cells:
-            raise DataError(
-                f"there is no column {self.worker!r}, so these are not results of {self.platform}; "
-                f"the columns are {validation.listed(rows[0].cells)}",
-                file=file,
-            )
-
     def is_accepted(self, row: Row) -> bool:
         """Whether the assignment was submitted and not rejected; true if the file has no statuses."""
         status = row.name(self.status).upper()
@@ -57,6 +46,7 @@ class Layout:
 def gather(
     rows: Sequence[Row],
     layout: Layout,
+    file: str,
     *,
     id: str | None,  # noqa: A002 - as the readers call it
     text: str | None,
@@ -64,11 +54,16 @@ def gather(
     blank: BlankRule,
 ) -> Export:
     """All documents of a table, and the annotations of accepted assignments."""
+    if not rows:
+        raise DataError("has a header but no rows", file=file)
+    if layout.worker not in rows[0].cells:
+        raise DataError(
+            f"there is no column {layout.worker!r}, so these are not results of {layout.platform}; "
+            f"the columns are {validation.listed(rows[0].cells)}",
+            file=file,
+        )
     validation.require_choice(blank, (None, "none", "abstained"), "blank")
-    file = rows[0].file
-    asked = find_question(
-        rows, layout.answers, question, option=layout.option, separators=layout.separators, blank=blank
-    )
+    asked = _find_question(rows, layout, question, blank)
     gold = None if layout.gold is None else asked.with_prefix(layout.answers, layout.gold)
     inputs = {name.removeprefix(layout.inputs): name for name in rows[0].cells if name.startswith(layout.inputs)}
     id_column = _id_column(list(rows[0].cells), inputs, layout, id, file)
@@ -179,20 +174,15 @@ def _tick_of(cell: object) -> bool | None:
     return {"true": True, "on": True, "false": False}.get(str(cell).strip().lower())
 
 
-def find_question(
-    rows: Sequence[Row],
-    prefix: str,
-    given: str | Sequence[str] | None,
-    *,
-    option: str,
-    separators: str,
-    blank: BlankRule,
+def _find_question(
+    rows: Sequence[Row], layout: Layout, given: str | Sequence[str] | None, blank: BlankRule
 ) -> Question:
-    """Question in the columns with a prefix: the given one, else the only candidate.
+    """Question in the columns of answers: the given one, else the only candidate.
 
     If no cell is "false", a blank cell means "false"; if some are, a blank cell means no judgement. ``blank`` overrides
     this.
     """
+    prefix = layout.answers
     columns = dict.fromkeys(column for row in rows for column in row.cells if column.startswith(prefix))
     filled = {
         column.removeprefix(prefix): [cell for row in rows if not is_empty(cell := row.cells.get(column))]
@@ -209,9 +199,9 @@ def find_question(
         problem = (
             "which question holds the classes?" if given is None else f"there is no question {validation.shown(given)};"
         )
-        raise DataError(f"{problem} choose with {option}='...' among those answered: {known}", file=rows[0].file)
+        raise DataError(f"{problem} choose with {layout.option}='...' among those answered: {known}", file=rows[0].file)
     if isinstance(chosen, str):
-        return Question({}, prefix + chosen, separators, blank)
+        return Question({}, prefix + chosen, layout.separators, blank)
     if blank is None:
         denied = any(_tick_of(cell) is False for name in chosen.values() for cell in filled[name])
         blank = "abstained" if denied else "none"

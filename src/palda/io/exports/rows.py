@@ -88,14 +88,7 @@ class Export:
             self._fields[doc] = dict(fields)
 
     def add_annotation(
-        self,
-        row: Row,
-        doc: str,
-        annotator: str,
-        answer: Answer,
-        *,
-        time: float | None = None,
-        gold: bool = False,
+        self, row: Row, doc: str, annotator: str, answer: Answer, *, time: float | None = None, gold: bool = False
     ) -> None:
         """Add an answer, or with ``gold`` the gold labels, about a document that was added before."""
         if not annotator and not gold:
@@ -143,17 +136,16 @@ class Export:
         return columns
 
 
-def table_rows(path: Source, encoding: str | None) -> tuple[list[str], list[Row]]:
-    """Header and rows of a table; blank rows are skipped."""
+def table_rows(path: Source, encoding: str | None) -> list[Row]:
+    """Rows of a table; blank rows are skipped."""
     table = read_table(path, encoding)
     header = [str(column) for column in table.frame.columns]
     columns = [table.frame[column].tolist() for column in table.frame.columns]
-    rows = [
+    return [
         Row(file_name(path), table.where.row(record), dict(zip(header, cells, strict=True)))
         for record, cells in enumerate(zip(*columns, strict=True))
         if not all(map(is_empty, cells))
     ]
-    return header, rows
 
 
 def text_field(names: Sequence[str], given: str | None, file: str) -> str | None:

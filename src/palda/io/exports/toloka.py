@@ -80,7 +80,7 @@ def read_toloka(
     Dataset
         Documents with their other inputs as fields, votes, and the gold labels of control tasks.
     """
-    _, rows = table_rows(path, encoding)
-    _LAYOUT.check(rows, file_name(path))
-    export = gather(rows, _LAYOUT, id=id, text=text, question=output, blank=blank)
+    export = gather(
+        table_rows(path, encoding), _LAYOUT, file_name(path), id=id, text=text, question=output, blank=blank
+    )
     return export.dataset(path, classes=classes, partial=partial, duplicates=duplicates)

@@ -10,10 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from palda.paper.baselines.aggregation import aggregate_labels, dawid_skene, vote_shares
-    from palda.paper.baselines.base import generator, out_of_fold_probs
+    from palda.paper.baselines.base import MajorityLabels, NoLabels, generator, out_of_fold_probs
     from palda.paper.baselines.binary_relevance import BRq, OneVsRest
     from palda.paper.baselines.chains import BayesianChains, MonteCarloChains, dependence_tree, mutual_information
-    from palda.paper.baselines.constant import MajorityLabels, NoLabels
     from palda.paper.baselines.linear import WORD_STRENGTHS, choose_strengths
     from palda.paper.baselines.raykar import Raykar
     from palda.paper.baselines.topic_models import LabelledLDA, SupervisedLDA, as_words
@@ -49,10 +48,9 @@ __all__ = [
 
 _MODULES = {
     "aggregation": ("aggregate_labels", "dawid_skene", "vote_shares"),
-    "base": ("generator", "out_of_fold_probs"),
+    "base": ("MajorityLabels", "NoLabels", "generator", "out_of_fold_probs"),
     "binary_relevance": ("BRq", "OneVsRest"),
     "chains": ("BayesianChains", "MonteCarloChains", "dependence_tree", "mutual_information"),
-    "constant": ("MajorityLabels", "NoLabels"),
     "linear": ("WORD_STRENGTHS", "choose_strengths"),
     "raykar": ("Raykar",),
     "topic_models": ("LabelledLDA", "SupervisedLDA", "as_words"),

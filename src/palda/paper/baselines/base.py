@@ -1,4 +1,4 @@
-"""Shared by all baselines: input checks, the base class, and out-of-fold probabilities."""
+"""Input checks, the base class of all baselines, those that ignore the documents, and out-of-fold probabilities."""
 
 from __future__ import annotations
 
@@ -120,6 +120,28 @@ class BaselineClassifier(ABC, BaseEstimator):
     @abstractmethod
     def _probs(self, features: Any) -> Array:
         """Probabilities of shape (documents, learned classes)."""
+
+
+class MajorityLabels(BaselineClassifier):
+    """Predicts the more frequent value of each class in training, 0 for a tie; probabilities are base rates."""
+
+    def predict(self, X: Any) -> Labels:
+        """1 for the classes that more than half of the training documents have; shape (documents, classes)."""
+        return (self.predict_proba(X) > HALF).astype(np.int8)
+
+    def _fit(self, features: Any, labels: Labels, rng: np.random.Generator) -> None:
+        """Nothing to learn besides the base rates."""
+
+    def _probs(self, features: Any) -> Array:
+        return np.tile(self.base_rates_[self.learned_], (features.shape[0], 1))
+
+
+class NoLabels(MajorityLabels):
+    """Predicts no class; every probability is 0, also for a class that every training document has."""
+
+    def predict_proba(self, X: Any) -> Array:
+        """Zeros of shape (documents, classes)."""
+        return np.zeros_like(super().predict_proba(X))
 
 
 def out_of_fold_probs(estimator: Any, X: Any, Y: Any, n_folds: int = N_FOLDS, random_state: Any = None) -> Array:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from palda.paper import published_values
 from palda.paper.cells import group_by
 from palda.paper.experiments.base import GRID_METHODS, TITLES, Experiment, Grid, figure_name, seeds_note
-from palda.paper.tables import Column, Table, percent, summarise
+from palda.paper.tables import Column, Table, summarise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ def _row(records: Sequence[CellRecord], data: str) -> Mapping[str, Value]:
     by_source = group_by(records, lambda cell: cell.source)
     gold, crowd = (summarise(by_source.get(source, ())) for source in ("gold", "votes"))
     fraction = records[0].cell.fraction
-    row: dict[str, Value] = {"part": percent(fraction)}
+    row: dict[str, Value] = {"part": f"{fraction:.0%}"}
     if data == "reuters":
         row |= {f"{name}_paper": value for name, value in published_values.TABLE_2.get(fraction, {}).items()}
     row |= {name: gold.get(measure) for name, measure in _MEASURES.items()}

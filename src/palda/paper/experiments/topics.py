@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from palda.paper.cells import group_by
 from palda.paper.experiments.base import GRID_METHODS, TITLES, Experiment, Grid, figure_name, seeds_note
-from palda.paper.tables import Column, Table, percent, summarise
+from palda.paper.tables import Column, Table, summarise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ def _topics_and_fraction(cell: Cell) -> tuple[object, float]:
 
 def _row(records: Sequence[CellRecord]) -> Mapping[str, Value]:
     cell = records[0].cell
-    return {"topics": str(cell.option("n_topics")), "part": percent(cell.fraction)} | summarise(records)
+    return {"topics": str(cell.option("n_topics")), "part": f"{cell.fraction:.0%}"} | summarise(records)
 
 
 def _figures(name: str, panels: Mapping[str, str], records: Sequence[CellRecord]) -> Mapping[str, Figure]:
