@@ -136,7 +136,7 @@ def test_a_threshold_above_1_leaves_a_probability_of_1_unflagged() -> None:
     [
         ([[1, 0]], [[0.5, 0.5]], "accuracy", "choose from"),
         ([[1, 0]], [[0.5]], "micro_f1", "must be equal"),
-        ([[2, 0]], [[0.5, 0.5]], "micro_f1", "target 2.0 of document 0, class 0"),
+        ([[2, 0]], [[0.5, 0.5]], "micro_f1", "targets holds 2.0 at document 0, class 0"),
         ([[1, 0]], [[0.5, 1.5]], "micro_f1", "between 0 and 1"),
     ],
 )

@@ -239,10 +239,6 @@ class _LabelSets:
             shared = shared + np.bitwise_count(word & other)
         return measure(shared, self.sizes, others.sizes)
 
-    def column(self) -> _LabelSets:
-        """The sets as a column, which broadcasts against a row of other sets."""
-        return self.take((slice(None), np.newaxis))
-
 
 def _observed_disagreement(doc: Ints, code: Ints, sets: _LabelSets, n_annotations: Ints, measure: SetDistance) -> float:
     """Mean distance of two annotations of one document, weighted by annotations."""
@@ -274,7 +270,7 @@ def _total_distance(sets: _LabelSets, counts: Ints, measure: SetDistance) -> flo
         rows = slice(start, start + height)
         weights = counts[start:].astype(np.float64)
         weights[height:] *= 2  # pairs that reach beyond this block are visited once but have two orders
-        distances = sets.take(rows).column().distances(sets.take(slice(start, None)), measure)
+        distances = sets.take((rows, np.newaxis)).distances(sets.take(slice(start, None)), measure)
         total += float(counts[rows] @ (distances @ weights))
     return total
 

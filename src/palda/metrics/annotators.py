@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
+from palda.data import validation
 from palda.errors import DataError
-from palda.metrics.inputs import number_list, ratio, truth_table
+from palda.metrics.inputs import ratio, truth_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -231,7 +232,7 @@ def _cells_by_annotator(votes: Votes) -> tuple[Any, Any]:
 
 
 def _qualities(values: Any, name: str) -> Floats:
-    array = number_list(values, f"{name} qualities")
+    array = validation.as_floats(values, f"{name} qualities")
     if array.ndim != 1:
         raise DataError(f"{name} qualities must have one number per annotator, not shape {array.shape}")
     outside = (array < 0) | (array > 1)

@@ -24,7 +24,7 @@ def truth_table(Y: Any, what: str = "Y_true", shape: tuple[int, int] | None = No
     values = _dense(Y, what)
     _check_shape(values, what, shape)
     unknown = (values == validation.BLANK) | _is_nan(values)
-    _check_cells(values, unknown | (values == 0) | (values == 1), what, "1 is present, 0 absent, -1 or NaN unknown")
+    check_cells(values, unknown | (values == 0) | (values == 1), what, "1 is present, 0 absent, -1 or NaN unknown")
     return np.where(unknown, validation.BLANK, values).astype(np.int8)
 
 
@@ -32,7 +32,7 @@ def prediction_table(predictions: Any, shape: tuple[int, int]) -> Labels:
     """Predicted labels as int8: 1 or 0."""
     values = _dense(predictions, "predictions")
     _check_shape(values, "predictions", shape)
-    _check_cells(values, (values == 0) | (values == 1), "predictions", "a prediction is 1 or 0")
+    check_cells(values, (values == 0) | (values == 1), "predictions", "a prediction is 1 or 0")
     return values.astype(np.int8)
 
 
@@ -41,7 +41,7 @@ def probability_table(probs: Any, shape: tuple[int, int] | None = None) -> Float
     values = _dense(probs, "probs").astype(np.float64, copy=False)
     _check_shape(values, "probs", shape)
     inside = (values >= -_ROUNDING) & (values <= 1 + _ROUNDING)
-    _check_cells(values, inside, "probs", "a probability lies between 0 and 1")
+    check_cells(values, inside, "probs", "a probability lies between 0 and 1")
     return np.clip(values, 0.0, 1.0)
 
 
@@ -56,14 +56,6 @@ def mean_of_known(values: NDArray[Any]) -> float:
     """Mean without NaN values; NaN if there are no others."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else float("nan")
-
-
-def number_list(numbers: Any, what: str) -> Floats:
-    """A number or a list of numbers as float64."""
-    try:
-        return np.asarray(numbers, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError(f"{what} must be numbers, not {validation.shown(numbers)}") from None
 
 
 def _dense(table: Any, what: str) -> NDArray[Any]:
@@ -93,7 +85,8 @@ def _check_shape(values: NDArray[Any], what: str, shape: tuple[int, int] | None)
         )
 
 
-def _check_cells(values: NDArray[Any], valid: NDArray[np.bool_], what: str, rule: str) -> None:
+def check_cells(values: NDArray[Any], valid: NDArray[np.bool_], what: str, rule: str) -> None:
+    """Raise for the first cell that is not valid."""
     if not valid.all():
         row, column = (int(i) for i in np.argwhere(~valid)[0])
         raise DataError(f"{what} holds {values[row, column]} at document {row}, class {column}; {rule}")

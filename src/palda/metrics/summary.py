@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from palda.data import validation
 from palda.errors import DataError
 from palda.metrics.calibration import EPS, N_BINS, cell_log_likelihoods, curve_of
-from palda.metrics.inputs import mean_of_known, number_list, prediction_table, probability_table, ratio, truth_table
+from palda.metrics.inputs import mean_of_known, prediction_table, probability_table, ratio, truth_table
 from palda.metrics.labels import LabelCounts, jaccard_of, subset_of
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def apply_thresholds(probs: Any, thresholds: Any = 0.5) -> Labels:
     array([[0, 1]], dtype=int8)
     """
     table = probability_table(probs)
-    cuts = number_list(thresholds, "thresholds")
+    cuts = validation.as_floats(thresholds, "thresholds")
     if cuts.shape not in ((), (table.shape[1],)) or np.isnan(cuts).any():
         raise DataError(f"thresholds must be one number, or {table.shape[1]} numbers (one per class), without NaN")
     return (table >= cuts).astype(np.int8)

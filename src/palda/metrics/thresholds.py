@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from palda.errors import DataError
-from palda.metrics.inputs import mean_of_known, probability_table, ratio
+from palda.metrics.inputs import check_cells, mean_of_known, probability_table, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,9 +62,7 @@ def choose_thresholds(targets: Any, probs: Any, measure: Measure = "micro_f1") -
     >>> metrics.choose_thresholds(probs > 0.3, probs).round(3)
     array([0.305])
     """
-    if measure not in _CHOOSERS:
-        raise DataError(f"measure is {measure!r}; choose from {', '.join(map(repr, _CHOOSERS))}")
-    soft, table = _tables(targets, probs)
+    soft, table = _tables(targets, probs, measure)
     known = ~np.isnan(soft)
     n_positive = np.where(known, soft, 0.0).sum(axis=0)
     weight = n_positive / (n_positive + PRIOR_POSITIVES)
@@ -102,26 +100,21 @@ def expected_measure(targets: Any, probs: Any, thresholds: Any, measure: Measure
     >>> metrics.expected_measure([[1.0, 0.5]], [[0.9, 0.8]], 0.5)
     0.8571428571428571
     """
+    return _measure(*_tables(targets, probs, measure), np.asarray(thresholds, dtype=np.float64), measure)
+
+
+def _tables(targets: Any, probs: Any, measure: Measure) -> tuple[Floats, Floats]:
+    """Targets with NaN for unknown, and probabilities; all arguments are checked."""
     if measure not in _CHOOSERS:
         raise DataError(f"measure is {measure!r}; choose from {', '.join(map(repr, _CHOOSERS))}")
-    return _measure(*_tables(targets, probs), np.asarray(thresholds, dtype=np.float64), measure)
-
-
-def _tables(targets: Any, probs: Any) -> tuple[Floats, Floats]:
-    """Targets with NaN for unknown, and probabilities."""
     table = probability_table(probs)
     soft = np.array(targets.toarray() if hasattr(targets, "toarray") else targets, dtype=np.float64)
     soft = soft[:, np.newaxis] if soft.ndim == 1 else soft
     if soft.shape != table.shape:
         raise DataError(f"targets have shape {soft.shape}, probs {table.shape}; they must be equal")
     soft[soft == -1.0] = np.nan
-    invalid = np.argwhere((soft < 0.0) | (soft > 1.0))
-    if len(invalid):
-        row, column = (int(i) for i in invalid[0])
-        raise DataError(
-            f"target {soft[row, column]} of document {row}, class {column} is not a probability; "
-            "give labels or probabilities, -1 or NaN where unknown"
-        )
+    inside = ~((soft < 0.0) | (soft > 1.0))
+    check_cells(soft, inside, "targets", "give labels or probabilities, -1 or NaN where unknown")
     return soft, table
 
 
