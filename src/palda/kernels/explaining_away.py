@@ -1,4 +1,8 @@
-"""Compiled word evidence: as in reference.py, with the words of a document contiguous per class."""
+"""Compiled word evidence: as in reference.py, with the words of a document contiguous per class.
+
+The helper functions are inlined. Otherwise the process that compiles the kernel would run them as compiled on their own,
+and processes that load it from Numba's cache as compiled into the kernel: their sums differ in the last bits.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +59,7 @@ def explain_away(
     return WordEvidence(evidence, beliefs, n_unconverged)
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST, forceinline=True)
 def _gather(
     bags: Bags,
     d: int,
@@ -85,7 +89,7 @@ def _gather(
     return n_words
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST, forceinline=True)
 def _evidence(present: Array, absent: Array, counts: Array, mixture: Array, prob: float, n_words: int) -> float:
     """Evidence of the words for a class, given the probabilities of the other classes."""
     total = 0.0
