@@ -1,7 +1,7 @@
 """Compiled word evidence: as in reference.py, with the words of a document contiguous per class.
 
-The helper functions are inlined. Otherwise the process that compiles the kernel would run them as compiled on their own,
-and processes that load it from Numba's cache as compiled into the kernel: their sums differ in the last bits.
+The helper functions are inlined. Otherwise the process that compiles the kernel would run them as compiled on their
+own, and processes that load it from Numba's cache as compiled into the kernel: their sums differ in the last bits.
 """
 
 from __future__ import annotations
