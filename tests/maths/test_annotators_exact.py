@@ -15,8 +15,8 @@ from palda import simulate
 from palda.data import Votes
 from palda.models.crowd import (
     AnnotatorBelief,
+    AnnotatorModel,
     AnnotatorSummary,
-    CoinModel,
     OneCoinModel,
     PerClassModel,
     PublishedCoin,
@@ -38,7 +38,7 @@ class Fit(NamedTuple):
     summary: AnnotatorSummary
 
 
-def fit(model: CoinModel, votes: Votes, n_rounds: int = 40, prior: object = None) -> Fit:
+def fit(model: AnnotatorModel, votes: Votes, n_rounds: int = 40, prior: object = None) -> Fit:
     """EM without words: labels given rates and base rates, rates and base rates given labels."""
     history = None if prior is None else parse_annotator_prior(prior, votes.annotators)
     belief = model.start(votes.n_annotators, votes.n_classes, history)
@@ -62,14 +62,14 @@ def random_votes(seed: int, shape: tuple[int, int, int] = (4, 3, 2)) -> Votes:
     return Votes.from_array(table)
 
 
-def cell(model: CoinModel, annotator: int, label: int, state: int) -> tuple[int, ...]:
+def cell(model: AnnotatorModel, annotator: int, label: int, state: int) -> tuple[int, ...]:
     return (annotator, *(label,) * model.by_class, *(state,) * model.by_state)
 
 
 @pytest.mark.parametrize("model", MODELS)
 @given(seed=st.integers(0, 10_000))
 @settings(deadline=None, derandomize=True, max_examples=20)
-def test_evidence_and_counts_are_sums_over_the_votes(model: CoinModel, seed: int) -> None:
+def test_evidence_and_counts_are_sums_over_the_votes(model: AnnotatorModel, seed: int) -> None:
     votes = random_votes(seed)
     rng = np.random.default_rng(seed)
     start = model.start(3, 2)
@@ -92,7 +92,7 @@ def test_evidence_and_counts_are_sums_over_the_votes(model: CoinModel, seed: int
 
 
 @pytest.mark.parametrize("model", [*MODELS, PublishedCoin()])
-def test_counts_of_two_shards_add_up_to_those_of_both(model: CoinModel) -> None:
+def test_counts_of_two_shards_add_up_to_those_of_both(model: AnnotatorModel) -> None:
     votes = random_votes(1, (40, 6, 3))
     label_probs = np.random.default_rng(2).random((40, 3))
     parts = [model.count(votes.take(rows), label_probs[rows]) for rows in (slice(0, 13), slice(13, 40))]
@@ -115,7 +115,7 @@ def test_divergence_is_the_integral_of_the_log_ratio() -> None:
 
 @pytest.mark.parametrize("behaviour", ["one_coin", "per_class"])
 @pytest.mark.parametrize("model", MODELS)
-def test_the_bound_never_falls(model: CoinModel, behaviour: simulate.Behaviour) -> None:
+def test_the_bound_never_falls(model: AnnotatorModel, behaviour: simulate.Behaviour) -> None:
     truth = np.random.default_rng(0).random((60, 4)) < 0.3
     people = simulate.annotators("adversarial", n_classes=4, seed=1, behaviour=behaviour, n_spammers=3)
     votes = simulate.votes(truth.astype(int), people, seed=2, votes_per_doc=4, pair_share=0.7)
@@ -182,7 +182,7 @@ def test_three_annotators_and_six_classes_keep_a_modest_prior() -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_rates_are_recovered_and_intervals_cover_them(model: CoinModel) -> None:
+def test_rates_are_recovered_and_intervals_cover_them(model: AnnotatorModel) -> None:
     """With known labels. With estimated labels, intervals ignore their uncertainty and cover somewhat less."""
     n_classes, n_docs, prevalence = 3, 900, 0.3
     behaviour: simulate.Behaviour = ("one_coin", "two_coin", "per_class")[MODELS.index(model)]  # type: ignore[assignment]

@@ -18,12 +18,12 @@ from palda.models.crowd import (
     CrowdSettings,
     ProfilePrior,
     Profiles,
-    ProfileStats,
     TwoCoinModel,
     cut_votes,
     fit_crowd,
     initial_label_probs,
     label_posterior,
+    label_sets,
     profile_e_step,
     profile_log_prior,
     profile_m_step,
@@ -102,7 +102,7 @@ def test_a_known_label_is_the_limit_of_overwhelming_evidence() -> None:
 
 
 def test_the_update_of_profiles_maximises_expected_log_likelihood_plus_log_prior() -> None:
-    sums = ProfileStats(np.array([7.0, 3.0]), np.array([[6.0, 0.5], [0.1, 2.0]]))
+    sums = label_sets.ProfileStats(np.array([7.0, 3.0]), np.array([[6.0, 0.5], [0.1, 2.0]]))
     prior = ProfilePrior(np.array([0.3, 0.6]))
 
     def objective(profiles: Profiles) -> float:

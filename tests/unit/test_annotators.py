@@ -11,13 +11,13 @@ from palda import simulate
 from palda.data import Votes, names_array
 from palda.errors import DataError, PaldaWarning
 from palda.models.crowd import (
-    MAX_HISTORY_VOTES,
     VERDICTS,
+    AnnotatorModel,
     AnnotatorSummary,
-    CoinModel,
     OneCoinModel,
     PerClassModel,
     TwoCoinModel,
+    annotator_history,
     parse_annotator_prior,
     quality_table,
     rates_by_class,
@@ -39,14 +39,14 @@ def crowd(others: list[tuple[float, float]], n_docs: int = 1000, prevalence: flo
     return simulate.votes(truth, people, seed=1, fraction=0.5), truth.astype(float)
 
 
-def summarize(model: CoinModel, votes: Votes, truth: np.ndarray, prior: object = None) -> AnnotatorSummary:
+def summarize(model: AnnotatorModel, votes: Votes, truth: np.ndarray, prior: object = None) -> AnnotatorSummary:
     history = None if prior is None else parse_annotator_prior(prior, votes.annotators)
     counts = model.count(votes, truth)
     return summarize_annotators(model.update(counts, model.start(votes.n_annotators, votes.n_classes, history)), counts)
 
 
 @pytest.mark.parametrize("model", [TwoCoinModel(), PerClassModel()])
-def test_verdicts_separate_constant_random_and_adversarial_votes(model: CoinModel) -> None:
+def test_verdicts_separate_constant_random_and_adversarial_votes(model: AnnotatorModel) -> None:
     others = [(0.0, 1.0), (1.0, 0.0), (0.3, 0.7), (0.5, 0.5), (0.1, 0.1), (0.3, 0.9), (0.95, 0.98)]
     votes, truth = crowd(others)
     found = summarize(model, votes, truth)
@@ -76,7 +76,7 @@ def test_few_votes_rarely_give_a_negative_verdict() -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_three_correct_votes_do_not_make_a_perfect_annotator(model: CoinModel) -> None:
+def test_three_correct_votes_do_not_make_a_perfect_annotator(model: AnnotatorModel) -> None:
     votes, truth = crowd([])
     newcomer = Votes.from_codes(
         np.append(votes.doc, [0, 0, 0]), np.append(votes.annotator, [8, 8, 8]), np.append(votes.label, [0, 1, 2]),
@@ -91,7 +91,7 @@ def test_three_correct_votes_do_not_make_a_perfect_annotator(model: CoinModel) -
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_annotators_without_votes_have_the_rates_of_the_pool(model: CoinModel) -> None:
+def test_annotators_without_votes_have_the_rates_of_the_pool(model: AnnotatorModel) -> None:
     votes, truth = crowd([])
     with_silent = Votes(
         votes.doc, votes.annotator, votes.label, votes.value,
@@ -104,7 +104,7 @@ def test_annotators_without_votes_have_the_rates_of_the_pool(model: CoinModel) -
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_crowd_without_any_vote_has_a_summary(model: CoinModel) -> None:
+def test_a_crowd_without_any_vote_has_a_summary(model: AnnotatorModel) -> None:
     found = summarize(model, Votes.empty(["d"], ["a", "b"], ["x"]), np.array([[0.5, 0.5]]))
     assert found.quality[0] == pytest.approx(0.7)
     assert found.verdict[0] == "too few votes"
@@ -150,7 +150,7 @@ def test_rates_by_class_show_the_classes_an_annotator_misses() -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_an_earlier_quality_table_improves_rates_from_few_votes(model: CoinModel) -> None:
+def test_an_earlier_quality_table_improves_rates_from_few_votes(model: AnnotatorModel) -> None:
     votes, truth = crowd([(0.1, 0.1)])
     table = quality_table(summarize(model, votes.take(slice(0, 60)), truth[:60]), votes.annotators)
     fresh = votes.take(slice(60, 63))
@@ -170,7 +170,7 @@ def test_history_counts_as_the_votes_behind_it_up_to_a_cap() -> None:
     history = parse_annotator_prior(table, names_array(["b", "new", "a", "c"]))
     own = TwoCoinModel().start(4, 3, history).own
     np.testing.assert_allclose(own[2], [[36.0, 4.0], [12.0, 8.0]])
-    np.testing.assert_allclose(own[0].sum(axis=-1), MAX_HISTORY_VOTES)
+    np.testing.assert_allclose(own[0].sum(axis=-1), annotator_history.MAX_HISTORY_VOTES)
     assert np.isnan(own[[1, 3]]).all()
     np.testing.assert_allclose(OneCoinModel().start(4, 3, history).own[2], [48.0, 12.0])
     np.testing.assert_allclose(PerClassModel().start(4, 2, history).own[2], [[[18.0, 2.0], [6.0, 4.0]]] * 2)
@@ -195,10 +195,10 @@ def test_those_with_a_history_keep_their_prior_and_leave_the_pool_alone() -> Non
 
 def test_an_annotator_prior_can_be_a_mapping() -> None:
     names = names_array(["1", "b", "c"])
-    history = parse_annotator_prior({1: 0.8, "b": (0.5, 0.9)}, names, strength=20)
+    history = parse_annotator_prior({1: 0.8, "b": (0.5, 0.9)}, names)
     np.testing.assert_allclose(history.sensitivity, [0.8, 0.5, np.nan])
     np.testing.assert_allclose(history.specificity, [0.8, 0.9, np.nan])
-    np.testing.assert_allclose(history.n_present, [10, 10, np.nan])
+    np.testing.assert_allclose(history.n_present, [20, 20, np.nan])
     assert np.isnan(parse_annotator_prior({}, names).quality).all()
     extreme = TwoCoinModel().start(3, 1, parse_annotator_prior({"b": 1 - 1e-9}, names))
     assert extreme.posterior.min() == 0.5
@@ -227,8 +227,6 @@ def test_invalid_annotator_priors_are_refused(given: object, message: str) -> No
 def test_a_prior_without_matching_annotators_warns() -> None:
     with pytest.warns(PaldaWarning, match="names none of the annotators"):
         parse_annotator_prior({"A": 0.8}, names_array(["a"]))
-    with pytest.raises(DataError, match="strength"):
-        parse_annotator_prior({"a": 0.8}, names_array(["a"]), strength=0)
 
 
 def test_a_history_of_other_annotators_is_refused() -> None:

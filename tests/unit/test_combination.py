@@ -13,13 +13,9 @@ from palda.models.classifier import (
     Combination,
     CombinationInputs,
     HeldOut,
-    HeldOutLabels,
     HeldOutVotes,
     choose_combination,
-    choose_share,
-    most_likely_combination,
-    recalibrate,
-    refit_profiles,
+    choose_for_new_documents,
 )
 from palda.models.crowd import AnnotatorBelief, Profiles, choose_candidate
 
@@ -57,6 +53,11 @@ def inputs(classifier: np.ndarray, other: np.ndarray | float = 0.0) -> Combinati
     return CombinationInputs(unknown, np.broadcast_to(other, classifier.shape).copy(), classifier)
 
 
+def for_new_documents(labels: np.ndarray, classifier: np.ndarray, base: np.ndarray) -> Combination:
+    hidden = np.arange(len(labels))[:, None] % 2 == 0
+    return choose_for_new_documents(classifier, labels, np.ones_like(labels), base, np.arange(len(labels)), hidden)
+
+
 def test_one_profile_with_kappa_1_leaves_the_classifier_unchanged() -> None:
     np.testing.assert_allclose(Combination.classifier_alone(BASE).log_odds(CLASSIFIER), CLASSIFIER, rtol=1e-12)
 
@@ -88,30 +89,40 @@ def test_slope_is_the_derivative_for_independent_classes() -> None:
 
 def test_profiles_are_chosen_where_classes_occur_in_sets() -> None:
     labels, classifier, base = labels_in_sets(600, noise=1.5)
-    given = inputs(classifier)
-    combination, score = choose_combination([HeldOut(given, votes_of_an_expert(labels))], base)
+    combination, score = choose_combination([HeldOut(inputs(classifier), votes_of_an_expert(labels))], base)
     assert combination.n_profiles > 1
     assert score > log_likelihoods(expit(classifier), labels).sum() + 50
-    combination = replace(combination, share=choose_share(combination, classifier, labels, np.ones_like(labels)))
-    assert combination.share > 0
-    ready = recalibrate(refit_profiles(combination, given), classifier, labels, np.ones_like(labels))
-    gain = log_likelihoods(expit(ready.log_odds(classifier)), labels) - log_likelihoods(expit(classifier), labels)
+    without_votes = for_new_documents(labels, classifier, base)
+    assert without_votes.share > 0
+    log_odds = without_votes.log_odds(classifier)
+    gain = log_likelihoods(expit(log_odds), labels) - log_likelihoods(expit(classifier), labels)
     assert gain.sum() > 50
 
 
-def test_independent_classes_keep_the_classifier_alone() -> None:
-    rng = np.random.default_rng(2)
+def independent_labels(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Independent labels, log-odds of a noisy calibrated classifier, and log-odds of the base rates."""
+    rng = np.random.default_rng(seed)
     labels = (rng.random((600, 5)) < 0.3).astype(np.float64)
     base = np.full(5, logit(0.3))
-    classifier = base + 2 * rng.normal((2 * labels - 1) / 1.5, 1.0) / 1.5
-    given = inputs(classifier)
-    combination, _ = choose_combination([HeldOut(given, votes_of_an_expert(labels))], base)
+    return labels, base + 2 * rng.normal((2 * labels - 1) / 1.5, 1.0) / 1.5, base
+
+
+def test_independent_classes_keep_the_classifier_alone() -> None:
+    labels, classifier, base = independent_labels(2)
+    combination, _ = choose_combination([HeldOut(inputs(classifier), votes_of_an_expert(labels))], base)
     assert combination.n_profiles == 1
     assert combination.kappa == 1.0
-    most_likely = most_likely_combination(HeldOut(given, HeldOutLabels(labels, np.ones_like(labels))), base)
-    assert choose_share(most_likely, classifier, labels, np.ones_like(labels)) == 0
-    alone = recalibrate(replace(most_likely, share=0.0), classifier, labels, np.ones_like(labels))
-    np.testing.assert_array_equal(alone.log_odds(classifier), classifier)
+
+
+def test_profiles_rarely_get_a_share_where_classes_are_independent() -> None:
+    alone = 0
+    for seed in range(2, 7):
+        labels, classifier, base = independent_labels(seed)
+        combination = for_new_documents(labels, classifier, base)
+        if combination.share == 0:
+            alone += 1
+            np.testing.assert_array_equal(combination.log_odds(classifier), classifier)
+    assert alone >= 4
 
 
 def test_an_uninformative_classifier_gets_kappa_0() -> None:

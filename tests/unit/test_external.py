@@ -17,8 +17,16 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
+from palda.engine import Stage, Threads
 from palda.errors import DataError, PaldaError
-from palda.models.classifier import base_log_odds, check_classifier, fit_external, log_likelihoods
+from palda.models.classifier import (
+    ExternalFit,
+    assign_folds,
+    base_log_odds,
+    check_classifier,
+    fit_external,
+    log_likelihoods,
+)
 
 Array = NDArray[np.float64]
 N_DOCS = 150
@@ -29,6 +37,15 @@ def documents(seed: int = 0) -> tuple[Any, Array]:
     counts = sparse.csr_array(rng.poisson(0.7, (N_DOCS, 12)))
     scores = counts @ np.random.default_rng(99).normal(0.0, 1.0, (12, 3)) - 0.5
     return counts, (rng.random(scores.shape) < expit(scores)).astype(np.float64)
+
+
+def fit_clones(
+    classifier: Any, X: Any, targets: Array, weights: Any = None, folds: Any = None, seed: int = 0
+) -> ExternalFit:
+    folds = assign_folds(targets, min(5, len(targets)), seed) if folds is None else folds
+    return fit_external(
+        classifier, X, targets, weights=weights, folds=folds, seed=seed, engine=Threads(), stage=Stage()
+    )
 
 
 def gain(log_odds: Array, labels: Array) -> float:
@@ -53,7 +70,7 @@ def gain(log_odds: Array, labels: Array) -> float:
 def test_any_classifier_beats_base_rates_on_documents_it_has_not_seen(classifier: Any) -> None:
     counts, labels = documents()
     before = clone(classifier).get_params().keys()
-    fit = fit_external(classifier, counts, labels)
+    fit = fit_clones(classifier, counts, labels)
     new_counts, new_labels = documents(seed=1)
     assert fit.log_odds.shape == labels.shape
     assert gain(fit.log_odds, labels) > 0.02
@@ -65,7 +82,7 @@ def test_any_classifier_beats_base_rates_on_documents_it_has_not_seen(classifier
 def test_soft_labels_reach_the_classifier_as_weights() -> None:
     counts, labels = documents()
     soft = 0.8 * labels + 0.1
-    model = fit_external(LogisticRegression(tol=1e-8), counts, soft).classifier.models[1]
+    model = fit_clones(LogisticRegression(tol=1e-8), counts, soft).classifier.models[1]
     twice = sparse.vstack([counts, counts]).toarray()
     by_hand = LogisticRegression(tol=1e-8).fit(
         twice, np.repeat([1, 0], N_DOCS), sample_weight=np.concatenate([soft[:, 1], 1 - soft[:, 1]])
@@ -76,7 +93,7 @@ def test_soft_labels_reach_the_classifier_as_weights() -> None:
 def test_a_classifier_without_weights_gets_the_more_likely_label() -> None:
     counts, labels = documents()
     soft, known = np.where(labels > 0, 0.7, 0.2), np.ones_like(labels)
-    model = fit_external(KNeighborsClassifier(5), counts, soft, weights=known).classifier.models[0]
+    model = fit_clones(KNeighborsClassifier(5), counts, soft, weights=known).classifier.models[0]
     assert len(model.classes_) == 2
     assert model.n_samples_fit_ == N_DOCS
 
@@ -85,7 +102,7 @@ def test_the_classifiers_of_a_fold_do_not_see_its_documents() -> None:
     counts, labels = documents()
     folds = np.arange(N_DOCS) % 5
     nearest = KNeighborsClassifier(1)  # would repeat the label of a document it has seen
-    fit = fit_external(nearest, counts, labels, folds=folds)
+    fit = fit_clones(nearest, counts, labels, folds=folds)
     agreement = np.mean((fit.log_odds >= 0) == labels)
     assert agreement < 0.9
     assert np.array_equal(fit.folds, folds)
@@ -99,8 +116,8 @@ def test_unknown_labels_are_left_out() -> None:
     nonsense[:50, 1] = np.nan
     folds = np.arange(N_DOCS) % 5
     for classifier in (LogisticRegression(), RandomForestClassifier(5)):
-        one = fit_external(classifier, counts, labels, weights=weights, folds=folds)
-        other = fit_external(classifier, counts, nonsense, weights=weights, folds=folds)
+        one = fit_clones(classifier, counts, labels, weights=weights, folds=folds)
+        other = fit_clones(classifier, counts, nonsense, weights=weights, folds=folds)
         assert not one.classifier.together
         assert np.array_equal(one.log_odds, other.log_odds)
 
@@ -109,7 +126,7 @@ def test_unknown_labels_are_left_out() -> None:
 def test_constant_classes_get_their_base_rate(classifier: Any) -> None:
     counts, labels = documents()
     table = np.column_stack([labels, np.zeros(N_DOCS), np.ones(N_DOCS)])
-    fit = fit_external(classifier, counts, table)
+    fit = fit_clones(classifier, counts, table)
     new = fit.classifier.log_odds(counts[:4])
     np.testing.assert_allclose(new[:, 3], logit(0.5 / (N_DOCS + 1)))
     np.testing.assert_allclose(new[:, 4], -logit(0.5 / (N_DOCS + 1)))
@@ -121,13 +138,13 @@ def test_a_pipeline_can_take_texts() -> None:
     labels = rng.integers(0, 2, (60, 2)).astype(np.float64)
     texts = [" ".join(["word", *(name for name, label in zip("xy", row, strict=True) if label)]) for row in labels]
     reader = make_pipeline(CountVectorizer(analyzer=str.split), LogisticRegression())
-    fit = fit_external(reader, texts, labels)
+    fit = fit_clones(reader, texts, labels)
     assert (fit.classifier.log_odds(["word x", "word y"]) > 0).tolist() == [[True, False], [False, True]]
 
 
 def test_unset_random_states_are_set_to_the_seed() -> None:
     counts, labels = documents()
-    fits = [fit_external(RandomForestClassifier(5), counts, labels, seed=3) for _ in range(2)]
+    fits = [fit_clones(RandomForestClassifier(5), counts, labels, seed=3) for _ in range(2)]
     assert np.array_equal(fits[0].log_odds, fits[1].log_odds)
 
 
@@ -148,4 +165,4 @@ def test_invalid_classifiers_are_refused(classifier: Any, message: str) -> None:
 def test_different_numbers_of_documents_and_targets_are_refused() -> None:
     counts, labels = documents()
     with pytest.raises(DataError, match="X has 150 documents, but targets have 3"):
-        fit_external(LogisticRegression(), counts, labels[:3])
+        fit_clones(LogisticRegression(), counts, labels[:3])

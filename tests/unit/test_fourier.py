@@ -9,16 +9,11 @@ from threadpoolctl import threadpool_limits
 
 from palda.engine import Threads
 from palda.models.classifier import (
-    KERNEL_GAMMA,
-    MIN_FOURIER_DOCS,
     ClassifierSettings,
-    FourierFeatures,
     LogisticClassifier,
     features,
     fit_classifier,
-    fit_fourier_features,
     inverse_document_frequencies,
-    learn_features,
     summarize_classifier,
     tf_idf,
     update_classifier,
@@ -29,8 +24,8 @@ COUNTS = sparse.csr_array(RNG.poisson(0.6, size=(400, 30)).astype(np.float64))
 WORDS = tf_idf(COUNTS, inverse_document_frequencies(COUNTS))
 
 
-def fit_features(words: sparse.csr_array = WORDS, seed: int = 0) -> FourierFeatures:
-    fourier = fit_fourier_features(words, seed)
+def fit_features(words: sparse.csr_array = WORDS, seed: int = 0) -> features.FourierFeatures:
+    fourier = features.fit_fourier_features(words, seed)
     assert fourier is not None
     return fourier
 
@@ -49,7 +44,7 @@ def test_products_of_waves_are_a_gaussian_kernel_of_distances() -> None:
     waves, places = fourier.waves(WORDS), WORDS @ fourier.basis
     here, there = np.random.default_rng(2).integers(0, len(places), (2, 300))
     distances = np.sum(np.square(places[here] - places[there]), axis=1)
-    kernel = np.exp(-KERNEL_GAMMA * distances / np.median(distances))
+    kernel = np.exp(-0.5 * distances / np.median(distances))
     found = 2.0 * np.mean(waves[here] * waves[there], axis=1)
     assert np.abs(found - kernel).mean() < 0.06
     assert np.abs(found - kernel).max() < 0.3
@@ -77,13 +72,13 @@ def test_word_shares_add_up_to_the_score() -> None:
 
 
 def test_few_or_very_many_or_empty_documents_have_no_fourier_features(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert learn_features(COUNTS[: MIN_FOURIER_DOCS - 1]).fourier is None
-    assert learn_features(COUNTS[:MIN_FOURIER_DOCS]).fourier is not None
-    assert fit_fourier_features(sparse.csr_array((MIN_FOURIER_DOCS, 5)), 0) is None
-    alike = sparse.csr_array(np.ones((MIN_FOURIER_DOCS, 5)) / np.sqrt(5.0))
-    assert fit_fourier_features(alike, 0) is None
+    assert features.learn_features(COUNTS[: features.MIN_FOURIER_DOCS - 1]).fourier is None
+    assert features.learn_features(COUNTS[: features.MIN_FOURIER_DOCS]).fourier is not None
+    assert features.fit_fourier_features(sparse.csr_array((features.MIN_FOURIER_DOCS, 5)), 0) is None
+    alike = sparse.csr_array(np.ones((features.MIN_FOURIER_DOCS, 5)) / np.sqrt(5.0))
+    assert features.fit_fourier_features(alike, 0) is None
     monkeypatch.setattr(features, "MAX_FOURIER_DOCS", COUNTS.shape[0] - 1)
-    assert learn_features(COUNTS).fourier is None
+    assert features.learn_features(COUNTS).fourier is None
 
 
 def test_features_depend_on_the_seed_alone() -> None:
@@ -121,7 +116,7 @@ def test_the_number_of_blas_threads_changes_nothing(n_jobs: int) -> None:
 
 def test_large_corpora_are_fitted_on_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(features, "N_SAMPLE_DOCS", 150)
-    found = learn_features(COUNTS, seed=3)
+    found = features.learn_features(COUNTS, seed=3)
     assert found.fourier is not None
     assert found.fourier_values is not None
     assert len(found.fourier.offset) == 150

@@ -13,7 +13,6 @@ from palda import metrics, simulate
 from palda.data import Votes
 from palda.engine import Threads
 from palda.models.crowd import (
-    CrowdFit,
     CrowdSettings,
     CrowdState,
     OneCoinModel,
@@ -22,6 +21,7 @@ from palda.models.crowd import (
     TwoCoinModel,
     choose_n_profiles,
     cut_votes,
+    em,
     fit_crowd,
     initial_label_probs,
     initial_profiles,
@@ -54,7 +54,7 @@ def initial_state(votes: Votes, model: OneCoinModel | TwoCoinModel) -> CrowdStat
     return start_state(belief, guess)
 
 
-def fit(votes: Votes, n_profiles: int, n_shards: int | None = None, n_jobs: int = 1) -> CrowdFit:
+def fit(votes: Votes, n_profiles: int, n_shards: int | None = None, n_jobs: int = 1) -> em.CrowdFit:
     model = OneCoinModel()
     options = CrowdSettings(model, max_iter=60, tol=1e-7, engine=Threads(n_jobs))
     shards = cut_votes(votes, unknown(votes), n_shards=n_shards)

@@ -20,7 +20,6 @@ from palda.metrics import choose_thresholds
 from palda.models.classifier import (
     NO_FOLD,
     ClassifierSettings,
-    Coefficients,
     Features,
     LbfgsLimits,
     LogisticClassifier,
@@ -28,7 +27,7 @@ from palda.models.classifier import (
     Scale,
     assign_folds,
     base_log_odds,
-    cross_calibrate,
+    calibration,
     cut_blocks,
     fit_classifier,
     fit_columns,
@@ -36,8 +35,7 @@ from palda.models.classifier import (
     inverse_document_frequencies,
     learn_scale,
     log_likelihoods,
-    loss_and_gradient,
-    minority_counts,
+    logistic_loss,
     tf_idf,
 )
 
@@ -113,7 +111,9 @@ def test_gradients_equal_finite_differences() -> None:
     coef = rng.normal(0.0, 0.3, (N_WORDS + 3 + 1, 3))
 
     def total(at: Array) -> tuple[Array, Array]:
-        found = sum(loss_and_gradient(block, Coefficients(at, problems)) for block in blocks)
+        found = sum(
+            logistic_loss.loss_and_gradient(block, logistic_loss.Coefficients(at, problems)) for block in blocks
+        )
         return found[-1], found[:-1]
 
     gradient = total(coef)[1]
@@ -260,8 +260,8 @@ def test_the_recalibration_of_a_fold_does_not_see_its_labels() -> None:
     folds = np.arange(100) % 4
     changed = labels.copy()
     changed[folds == 2] = 1 - changed[folds == 2]
-    before = cross_calibrate(scores, labels, np.ones_like(labels), folds)[1]
-    after = cross_calibrate(scores, changed, np.ones_like(labels), folds)[1]
+    before = calibration.cross_calibrate(scores, labels, np.ones_like(labels), folds)[1]
+    after = calibration.cross_calibrate(scores, changed, np.ones_like(labels), folds)[1]
     np.testing.assert_allclose(after[folds == 2], before[folds == 2], atol=1e-3)
     assert np.abs(after[folds != 2] - before[folds != 2]).max() > 0.1
 
@@ -372,7 +372,7 @@ def test_a_classifier_can_be_saved_and_loaded(tmp_path: Any) -> None:
 
 def test_minority_counts_are_the_smaller_of_positives_and_negatives() -> None:
     targets = np.array([[0.2, 1.0], [0.3, 1.0], [0.0, 1.0]])
-    np.testing.assert_allclose(minority_counts(targets, np.ones_like(targets)), [0.5, 0.0])
+    np.testing.assert_allclose(calibration.minority_counts(targets, np.ones_like(targets)), [0.5, 0.0])
 
 
 @pytest.mark.parametrize(

@@ -231,21 +231,27 @@ def _restored_prior(
     if not own:
         return None, external
     n_classes, n_words = len(params.class_prior), params.topic_words.shape[1]
-    head = LogisticClassifier.from_arrays(own) if external is None else ExternalClassifier.from_arrays(own, models)
-    if isinstance(head, LogisticClassifier):
-        fourier = head.fourier
-        n_features = (0 if head.idf is None else n_words) + (0 if head.dense_mean is None else n_classes)
+    classifier = (
+        LogisticClassifier.from_arrays(own) if external is None else ExternalClassifier.from_arrays(own, models)
+    )
+    if isinstance(classifier, LogisticClassifier):
+        fourier = classifier.fourier
+        n_features = (0 if classifier.idf is None else n_words) + (0 if classifier.dense_mean is None else n_classes)
         n_features += 0 if fourier is None else len(fourier.offset)
-        fits = head.coef.shape == (n_features, n_classes) and (head.idf is None or head.idf.shape == (n_words,))
+        fits = classifier.coef.shape == (n_features, n_classes) and (
+            classifier.idf is None or classifier.idf.shape == (n_words,)
+        )
         if not fits or (fourier is not None and fourier.basis.shape[0] != n_words):
             raise ValueError("the arrays of the label prior do not match")
     for_votes, for_words = (Combination.from_arrays(strip_prefix(name, arrays)) for name in ("for_votes", "for_words"))
     if any(part.profiles.rates.shape[1:] != (n_classes,) for part in (for_votes, for_words)):
         raise ValueError("the arrays of the profiles do not match")
-    return LabelPrior(head, for_votes, for_words, _restored_reader(arrays, (n_words, n_classes))), external
+    return LabelPrior(
+        classifier, for_votes, for_words, _restored_evidence_model(arrays, (n_words, n_classes))
+    ), external
 
 
-def _restored_reader(arrays: Mapping[str, NDArray[Any]], shape: tuple[int, int]) -> WordEvidenceModel | None:
+def _restored_evidence_model(arrays: Mapping[str, NDArray[Any]], shape: tuple[int, int]) -> WordEvidenceModel | None:
     own = strip_prefix("reader", arrays)
     if not own:
         return None

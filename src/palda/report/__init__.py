@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from palda.report.inputs import ReportInputs, report_inputs
 from palda.report.page import render_report, report_parts, write_report
-from palda.report.summaries import CrowdSummary, FitSummary, crowd_summary, fit_summary
+from palda.report.summaries import FitSummary, crowd_summary, fit_summary
 from palda.report.tables import (
     TableView,
     annotator_table,
@@ -19,7 +19,6 @@ from palda.report.tables import (
 from palda.report.topics import display_words
 
 __all__ = [
-    "CrowdSummary",
     "FitSummary",
     "ReportInputs",
     "TableView",

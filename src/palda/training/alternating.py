@@ -12,7 +12,7 @@ documents is chosen by how well held-out labels are predicted.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import expit, logit
@@ -59,12 +59,11 @@ from palda.models.topics import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from palda.data import VoteRows, Votes
+    from palda.data import Array, VoteRows, Votes
     from palda.models.crowd import AnnotatorBelief, CrowdSettings
     from palda.models.topics import CrossFittedTopics, EMResult, TopicPlan, TrainingData
 
-    Array: TypeAlias = NDArray[np.float64]
-    Rows: TypeAlias = NDArray[np.int64]
+    Rows = NDArray[np.int64]
 
 N_FOLDS = 3
 """Folds of classifiers and topic models; five cost twice as much and were no better on any public data set."""

@@ -191,60 +191,41 @@ def choose_for_new_documents(
     classes). The choices are made on the documents in ``sample``, where the labels of the ``hidden`` ones (sample, 1)
     are held out; candidates are compared after recalibration. Profiles and recalibration are then fitted to all labels.
     """
+    if n_profiles == 1 or len(base) == 1:
+        return Combination.classifier_alone(base)
     targets, log_odds, hidden_weights = label_probs[sample], classifier[sample], weights[sample] * hidden
     label_evidence = logit(np.clip(targets, _MIN_SCORE_PROB, 1.0 - _MIN_SCORE_PROB)) - log_odds
     unknown = np.full(targets.shape, -1, dtype=np.int8)
     given = CombinationInputs(unknown, np.where(hidden, 0.0, label_evidence), log_odds)
     trial = HeldOut(given, HeldOutLabels(targets, hidden_weights))
-    combination = most_likely_combination(trial, base, n_profiles=n_profiles, seed=seed)
-    share = choose_share(combination, log_odds, targets, hidden_weights)
-    combination = refit_profiles(
-        replace(combination, share=share), CombinationInputs(unknown, label_evidence, log_odds)
-    )
-    return recalibrate(combination, classifier, label_probs, weights)
-
-
-def most_likely_combination(
-    trial: HeldOut, base: Array, *, n_profiles: int | None = None, seed: int = 0
-) -> Combination:
-    """Profiles and κ with the largest held-out likelihood; ``choose_share`` then weighs the classifier alone."""
-    if n_profiles == 1 or len(base) == 1:
-        return Combination.classifier_alone(base)
     sizes = _NUMBERS_OF_PROFILES if n_profiles is None else (n_profiles,)
     candidates = [_fit_with_profiles([trial], base, size, _KAPPAS_WITH_RECALIBRATION, seed) for size in sizes]
-    return max(candidates, key=lambda candidate: float(_scores([trial], candidate).sum()))[0]
+    best = max(candidates, key=lambda candidate: float(_scores([trial], candidate).sum()))[0]
+    share = _choose_share(best, log_odds, targets, hidden_weights)
+    all_labels = CombinationInputs(unknown, label_evidence, log_odds)
+    refitted = _fit_profiles(all_labels, best, ProfilePrior(expit(base)), _MAX_ROUNDS)
+    return _recalibrate(replace(refitted, share=share), classifier, label_probs, weights)
 
 
-def choose_share(combination: Combination, classifier: Array, targets: Array, weights: Array) -> float:
+def _choose_share(combination: Combination, classifier: Array, targets: Array, weights: Array) -> float:
     """Weight of the profiles against the classifier's own log-odds, for documents without votes.
 
     The profiles must not have seen the documents' labels. Each mixture is recalibrated here, which costs it one nat for
     each of the two numbers per class. The classifier alone is calibrated already.
     """
-    if combination.n_profiles == 1:
-        return 1.0
     likelihoods = {0.0: float(_label_log_likelihoods(classifier, targets, weights).sum())}
     for share in _SHARES:
-        candidate = recalibrate(replace(combination, share=share), classifier, targets, weights)
+        candidate = _recalibrate(replace(combination, share=share), classifier, targets, weights)
         likelihood = float(_label_log_likelihoods(candidate.log_odds(classifier), targets, weights).sum())
         likelihoods[share] = likelihood - 2.0 * len(combination.base)
     return max(likelihoods, key=lambda share: likelihoods[share])
 
 
-def recalibrate(combination: Combination, classifier: Array, targets: Array, weights: Array) -> Combination:
+def _recalibrate(combination: Combination, classifier: Array, targets: Array, weights: Array) -> Combination:
     """The combination, recalibrated on out-of-fold log-odds; the classifier alone is left unchanged."""
-    if combination.n_profiles == 1 or combination.share == 0.0:
-        return replace(combination, platt=None)
-    mixture = replace(combination, platt=None).log_odds(classifier)
-    return replace(combination, platt=fit_platt(mixture, targets, weights))
-
-
-def refit_profiles(combination: Combination, given: CombinationInputs) -> Combination:
-    """The same number of profiles, fitted to more evidence."""
-    if combination.n_profiles == 1:
+    if combination.share == 0.0:
         return combination
-    prior = ProfilePrior(expit(combination.base))
-    return replace(_fit_profiles(given, combination, prior, _MAX_ROUNDS), share=combination.share)
+    return replace(combination, platt=fit_platt(combination.log_odds(classifier), targets, weights))
 
 
 def _label_log_likelihoods(log_odds: Array, targets: Array, weights: Array) -> Array:

@@ -18,7 +18,7 @@ from palda.engine import Stage, StageRecord, Threads, add_prefix, strip_prefix
 from palda.errors import DataError, PaldaError
 from palda.models.classifier.calibration import MIN_TO_LEARN, Platt, base_log_odds, cross_calibrate, minority_counts
 from palda.models.classifier.features import compact
-from palda.models.classifier.folds import assign_folds, checked_targets
+from palda.models.classifier.folds import checked_targets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -123,42 +123,20 @@ def fit_external(
     X: Any,
     targets: Any,
     *,
-    weights: Any = None,
-    folds: Indices | None = None,
-    n_folds: int = 5,
-    seed: int = 0,
-    engine: Threads | None = None,
-    stage: Stage | None = None,
+    weights: Array | None,
+    folds: Indices,
+    seed: int,
+    engine: Threads,
+    stage: Stage,
 ) -> ExternalFit:
     """Fit an external classifier, and out-of-fold log-odds of the training documents.
 
-    The given classifier is cloned, not changed. Random states that are None are set to ``seed``.
-
-    Parameters
-    ----------
-    classifier : estimator
-        A classifier with ``predict_proba``, or a pipeline that ends in one.
-    X : matrix, table or list of length documents
-        Input of the classifier, one row per document.
-    targets : array (documents, classes)
-        Probability of presence: labels or a consensus.
-    weights : array (documents, classes), optional
-        Weight of each target; 0 for unknown ones, which are left out.
-    folds : array (documents,), optional
-        Fold of each document, from 0; ``assign_folds`` with ``n_folds`` and ``seed`` by default.
-    n_folds, seed : int
-        Number of default folds, and random seed.
-    engine : Threads, optional
-        Threads that fit the models of the classes; one by default.
-    stage : Stage, optional
-        Stage of a checkpoint that stores the fit.
-
-    Returns
-    -------
-    ExternalFit
+    ``classifier`` has ``predict_proba``, or is a pipeline that ends in such a classifier. It is cloned, not changed.
+    Random states that are None are set to ``seed``. ``X`` is a matrix, table or list with one row per document;
+    ``targets`` are probabilities of presence and ``weights`` their weights, 0 for unknown ones, both (documents,
+    classes); ``folds`` is the fold of each document.
     """
     check_classifier(classifier)
-    stage = stage or Stage()
     stored = stage.recall(_restore)
     if isinstance(stored, ExternalFit):
         return stored
@@ -167,15 +145,11 @@ def fit_external(
     n_docs = X.shape[0] if hasattr(X, "shape") else len(X)
     if n_docs != len(labels):
         raise DataError(f"X has {n_docs} documents, but targets have {len(labels)}")
-    if folds is None:
-        folds = assign_folds(labels, min(n_folds, len(labels)), seed)
     together = known is None and _is_multi_label(classifier)
     label_weights = np.ones_like(labels) if known is None else known
     trainer = _Trainer(_with_seed(classifier, seed), X, labels, label_weights, together)
     base_rates = 1.0 / (1.0 + np.exp(-base_log_odds(labels, label_weights)))
     limit = float(np.log(2.0 * len(labels) + 1.0))
-    engine = engine or Threads()
-
     scores, n_done = stored or _FoldScores(np.empty_like(labels), 0)
     for fold in np.unique(folds)[n_done:]:
         inside = np.flatnonzero(folds == fold)

@@ -26,9 +26,8 @@ from palda.models.classifier.fourier import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from palda.data import CountRows
+    from palda.data import Array, CountRows
 
-    Array: TypeAlias = NDArray[np.float64]
     Indices: TypeAlias = NDArray[np.int64]
     Matrix: TypeAlias = sparse.csr_array[Any, tuple[int, int]]
 

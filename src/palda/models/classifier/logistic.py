@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from palda.data import Array
     from palda.engine import Engine
     from palda.models.classifier.logistic_loss import Blocks
 
-    Array: TypeAlias = NDArray[np.float64]
     Indices: TypeAlias = NDArray[np.int64]
 
 _INFINITE_PENALTY = 1e9  # leaves nothing of a coefficient
@@ -161,34 +161,10 @@ def fit_classifier(
     a document still influence the choice of the penalties and, through models of the other folds, two numbers per
     class.
 
-    Parameters
-    ----------
-    targets : array (documents, classes)
-        Probability of presence: labels or a consensus.
-    counts : sparse matrix (documents, words), optional
-        Word counts.
-    dense : array (documents, columns), optional
-        More columns, such as log-odds of a topic model that did not see the document's fold.
-    weights : array (documents, classes), optional
-        Weight of each target; 0 for unknown ones, which are left out.
-    folds : array (documents,), optional
-        Fold of each document, from 0; ``assign_folds`` by default.
-    settings : ClassifierSettings, optional
-        How to fit.
-    start : ClassifierFit, optional
-        An earlier fit on the same documents and features. Its folds and penalties are kept, and its coefficients are
-        the start.
-    stage : Stage, optional
-        Stage of a checkpoint that stores the fit.
-
-    Returns
-    -------
-    ClassifierFit
-
-    Raises
-    ------
-    DataError
-        If shapes do not match, values are out of range, or there is nothing to learn from.
+    ``targets`` are probabilities of presence and ``weights`` their weights, 0 for unknown ones, both (documents,
+    classes). ``counts`` is (documents, words). ``dense`` are more columns, such as log-odds of a topic model that did
+    not see the document's fold. ``folds`` are from ``assign_folds`` by default. ``start`` is an earlier fit on the same
+    documents and features: its folds and penalties are kept, and its coefficients are the start.
     """
     settings, stage = settings or ClassifierSettings(), stage or Stage()
     stored = stage.recall(_restore)

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from palda.data import Array
     from palda.engine import Engine
     from palda.models.classifier.features import Block, StoredBlock
     from palda.models.classifier.folds import Problems
 
-    Array: TypeAlias = NDArray[np.float64]
     Indices: TypeAlias = NDArray[np.int64]
     Columns: TypeAlias = slice | NDArray[np.bool_]
     Blocks: TypeAlias = Sequence[Block | StoredBlock]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from palda.models.crowd.annotator_history import MAX_HISTORY_VOTES, parse_annotator_prior
+from palda.models.crowd.annotator_history import parse_annotator_prior
 from palda.models.crowd.annotator_model import (
     AnnotatorBelief,
     AnnotatorModel,
-    CoinModel,
     OneCoinModel,
     PerClassModel,
     PublishedCoin,
@@ -14,7 +13,6 @@ from palda.models.crowd.annotator_model import (
     VoteEvidence,
 )
 from palda.models.crowd.em import (
-    CrowdFit,
     CrowdSettings,
     CrowdState,
     count_votes,
@@ -29,7 +27,6 @@ from palda.models.crowd.em import (
 from palda.models.crowd.label_sets import (
     ProfilePrior,
     Profiles,
-    ProfileStats,
     initial_profiles,
     profile_e_step,
     profile_log_prior,
@@ -57,21 +54,17 @@ from palda.models.crowd.quality import (
 )
 
 __all__ = [
-    "MAX_HISTORY_VOTES",
     "MIN_STANDARD_ERRORS",
     "N_VOTE_FOLDS",
     "VERDICTS",
     "AnnotatorBelief",
     "AnnotatorModel",
     "AnnotatorSummary",
-    "CoinModel",
-    "CrowdFit",
     "CrowdSettings",
     "CrowdState",
     "OneCoinModel",
     "PerClassModel",
     "ProfilePrior",
-    "ProfileStats",
     "Profiles",
     "PublishedCoin",
     "TwoCoinModel",

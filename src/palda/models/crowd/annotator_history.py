@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 MAX_HISTORY_VOTES = 200.0
 """Maximum number of votes that the history of one rate counts as."""
 
-DEFAULT_HISTORY_VOTES = 40.0
-"""Votes that a quality without a number of votes counts as, half of them on classes that are present."""
-
+_DEFAULT_HISTORY_VOTES = 40.0  # of a rate without a number of votes, half of them on classes that are present
 _MIN_HISTORY_VOTES = 5.0  # a reported mean counts as this much, however few the votes in that state were
 _MIN_SIDE = 0.5  # pseudo-votes on the correct and the wrong side, so that no rate is certain
 
@@ -56,32 +54,14 @@ class AnnotatorHistory:
         return betas
 
 
-def parse_annotator_prior(given: Any, annotators: Strings, strength: float = DEFAULT_HISTORY_VOTES) -> AnnotatorHistory:
+def parse_annotator_prior(given: Any, annotators: Strings) -> AnnotatorHistory:
     """History of each annotator in ``annotators``.
 
-    Parameters
-    ----------
-    given : DataFrame or mapping
-        ``annotator_quality_`` of an earlier fit, or any data frame with columns ``annotator`` and ``quality``, or
-        ``annotator``, ``sensitivity`` and ``specificity``; optional columns ``n_votes`` and ``n_present`` are the
-        numbers of votes behind the rates. Or a mapping from annotator to quality, or to (sensitivity, specificity).
-        Annotators who are not named, or have no votes in the table, get the pool's prior.
-    annotators : array of str
-        The annotators of the votes.
-    strength : float, default 40
-        Number of votes that a rate counts as if ``given`` has no ``n_votes``.
-
-    Returns
-    -------
-    AnnotatorHistory
-        One entry per annotator, in the order of ``annotators``.
-
-    Raises
-    ------
-    DataError
-        If columns are missing, an annotator is listed twice, or a rate or number of votes is out of range.
+    ``given`` is ``annotator_quality_`` of an earlier fit, or any data frame with columns ``annotator`` and ``quality``,
+    or ``annotator``, ``sensitivity`` and ``specificity``. Its optional columns ``n_votes`` and ``n_present`` are the
+    numbers of votes behind the rates. Or ``given`` is a mapping from annotator to quality, or to (sensitivity,
+    specificity). Annotators who are not named, or have no votes in the table, get the pool's prior.
     """
-    validation.require_number(strength, 1, MAX_HISTORY_VOTES, "strength")
     columns = _mapping_columns(given) if isinstance(given, Mapping) else _frame_columns(given)
     names = names_array(columns.pop("annotator"))
     duplicate = validation.first_duplicate(names)
@@ -89,7 +69,7 @@ def parse_annotator_prior(given: Any, annotators: Strings, strength: float = DEF
         raise DataError(
             f"annotator_prior lists annotator {validation.shown(names[duplicate[0]])} more than once; keep one row"
         )
-    table = _with_defaults({name: _numbers(values, name, names) for name, values in columns.items()}, strength)
+    table = _with_defaults({name: _numbers(values, name, names) for name, values in columns.items()})
     row_of = {name: row for row, name in enumerate(names)}
     rows = np.array([row_of.get(name, -1) for name in annotators], dtype=np.intp)
     if len(names) and not (rows >= 0).any():
@@ -157,13 +137,13 @@ def _numbers(values: list[Any], name: str, names: Strings) -> Array:
     return column
 
 
-def _with_defaults(table: dict[str, Array], strength: float) -> dict[str, Array]:
+def _with_defaults(table: dict[str, Array]) -> dict[str, Array]:
     """The table with missing columns derived from the others."""
     if "quality" not in table:
         table["quality"] = (table["sensitivity"] + table["specificity"]) / 2
     if not {"sensitivity", "specificity"} <= table.keys():
         table["sensitivity"] = table["specificity"] = table["quality"]
-    n_votes = table.setdefault("n_votes", np.full(len(table["quality"]), strength))
+    n_votes = table.setdefault("n_votes", np.full(len(table["quality"]), _DEFAULT_HISTORY_VOTES))
     n_present = table.get("n_present", np.full(len(n_votes), np.nan))
     table["n_present"] = np.minimum(np.where(np.isnan(n_present), n_votes / 2, n_present), n_votes)
     table["n_absent"] = n_votes - table["n_present"]
