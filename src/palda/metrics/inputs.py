@@ -23,7 +23,7 @@ def truth_table(Y: Any, what: str = "Y_true", shape: tuple[int, int] | None = No
     """Labels as int8: 1 present, 0 absent, -1 unknown (-1 or NaN in the input)."""
     values = _dense(Y, what)
     _check_shape(values, what, shape)
-    unknown = (values == validation.BLANK) | _is_nan(values)
+    unknown = (values == validation.BLANK) | np.isnan(values)
     check_cells(values, unknown | (values == 0) | (values == 1), what, "1 is present, 0 absent, -1 or NaN unknown")
     return np.where(unknown, validation.BLANK, values).astype(np.int8)
 
@@ -72,10 +72,6 @@ def _dense(table: Any, what: str) -> NDArray[Any]:
             f"{what} holds {values.dtype}, not numbers; scikit-learn's MultiLabelBinarizer converts lists of labels"
         )
     return values
-
-
-def _is_nan(values: NDArray[Any]) -> NDArray[np.bool_]:
-    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, dtype=bool)
 
 
 def _check_shape(values: NDArray[Any], what: str, shape: tuple[int, int] | None) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from palda.paper.cells import Cell, CellRecord
+    from palda.paper.cells import CellRecord
     from palda.paper.tables import Value
 
 _N_TOPICS, _FRACTIONS = (10, 20, 40, 80), (0.25, 0.5, 0.75, 1.0)
@@ -40,15 +40,11 @@ def _tables(panels: Mapping[str, str], records: Sequence[CellRecord]) -> list[Ta
         Table(
             f"{data}: {TITLES[method]}, by number of topics and fraction of the training documents",
             tuple(columns),
-            tuple(_row(group) for group in group_by(data_records, _topics_and_fraction).values()),
+            tuple(map(_row, group_by(data_records, lambda cell: (cell.option("n_topics"), cell.fraction)).values())),
             (seeds_note(data_records),),
         )
         for (data, method), data_records in groups.items()
     ]
-
-
-def _topics_and_fraction(cell: Cell) -> tuple[object, float]:
-    return cell.option("n_topics"), cell.fraction
 
 
 def _row(records: Sequence[CellRecord]) -> Mapping[str, Value]:
