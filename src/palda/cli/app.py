@@ -12,15 +12,19 @@ from typing import Annotated
 
 import typer
 
-from palda.cli.commands.consensus import aggregate, consensus
+from palda.cli.commands.aggregate import aggregate
+from palda.cli.commands.annotators import annotators
+from palda.cli.commands.consensus import consensus
 from palda.cli.commands.demo import demo
 from palda.cli.commands.evaluate import evaluate
 from palda.cli.commands.fit import fit
 from palda.cli.commands.predict import predict
+from palda.cli.commands.report import report
 from palda.cli.commands.reproduce import reproduce
 from palda.cli.commands.shard import shard
-from palda.cli.commands.show_model import annotators, report, suggest, topics
 from palda.cli.commands.simulate import simulate
+from palda.cli.commands.suggest import suggest
+from palda.cli.commands.topics import topics
 from palda.cli.console import as_cli_options, printable
 from palda.errors import PaldaError
 

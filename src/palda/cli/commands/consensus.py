@@ -1,4 +1,4 @@
-"""Commands that turn votes into consensus labels: with a fitted model, or from votes alone."""
+"""``palda consensus``: consensus labels of the training documents, or of new documents with votes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import typer
 
 from palda.cli import options as opt
 from palda.cli.console import Messages
-from palda.cli.inputs import load_crowd, read_files, regular_file, word_counts
-from palda.cli.output import Target, write_records, write_table
+from palda.cli.inputs import load_crowd, read_files, word_counts
+from palda.cli.output import Target, write_records
 
 
 @opt.option_groups(target=opt.target_options, reading=opt.read_options, omit=("classes",))
@@ -38,41 +38,3 @@ def consensus(
             counts = word_counts(fitted, dataset.corpus)
             doc_ids, probs = dataset.doc_ids, fitted.consensus(counts, dataset.votes, dataset.doc_ids)
     write_records(label_records(doc_ids, probs, fitted.classes_.tolist()), target)
-
-
-@opt.option_groups(target=opt.target_options, reading=opt.read_options, omit=("text",))
-def aggregate(
-    votes: Annotated[Path, typer.Argument(help="Vote table or export; - for standard input.", show_default=False)],
-    gold: opt.Gold = None,
-    annotators_output: Annotated[
-        Path | None, opt.option("File for the annotators as well.", show_default="not written")
-    ] = None,
-    annotators: opt.Annotators = "two_coin",
-    profiles: Annotated[
-        int | None, opt.option("Number of label-set profiles.", min=1, show_default="auto", panel=opt.MODEL)
-    ] = None,
-    *,
-    target: Target,
-    reading: dict[str, Any],
-    seed: opt.Seed = 0,
-    jobs: opt.Jobs = None,
-    quiet: opt.Quiet = False,
-) -> None:
-    """Find consensus labels and annotator quality from votes alone, without texts."""
-    from palda.estimators import aggregate as aggregate_votes
-    from palda.io import ReadOptions, read_any_votes, read_gold
-    from palda.report import annotator_table, crowd_summary, label_records
-
-    people = None if annotators_output is None else Target.file(annotators_output, force=target.force)
-    messages = Messages(quiet=quiet)
-    with messages.show_warnings():
-        with regular_file(votes) as file:
-            given = read_any_votes(file, ReadOptions(**reading))
-        known = None if gold is None else read_gold(gold, given.doc_ids, given.classes, reading["encoding"])
-        result = aggregate_votes(given, annotators, profiles or "auto", known, n_jobs=jobs, random_state=seed)
-        summary = crowd_summary(given, result.consensus, result.annotator_quality, converged=result.converged)
-    for name, value in summary.lines():
-        messages.write(f"{name:14s}{value}")
-    write_records(label_records(result.doc_ids, result.consensus, result.classes.tolist()), target)
-    if people is not None:
-        write_table(annotator_table(result.annotator_quality), people)
