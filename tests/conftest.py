@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,8 +41,11 @@ def dask_client() -> Iterator[Any]:
     """A client of a Dask cluster with two worker processes; tests that use it carry the ``cluster`` mark."""
     distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'palda[dask]'")
     cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0")
-    with cluster, distributed.Client(cluster, set_as_default=False) as client:
-        yield client
+    client = distributed.Client(cluster, set_as_default=False)
+    yield client
+    with suppress(RuntimeError):  # Dask's event loop may have ended before; the workers end with this process
+        client.close()
+        cluster.close()
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
