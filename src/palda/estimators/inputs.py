@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from palda.data import Strings, VoteRows
 
-    Rows = NDArray[np.int64]
+    Indices = NDArray[np.int64]
 
 
 def label_table(Y: Any) -> tuple[NDArray[np.int8], NDArray[Any]]:
@@ -195,9 +195,9 @@ class NewVotes(NamedTuple):
     """Votes for ``partial_fit``, with the classes and annotators of the model first."""
 
     votes: Votes
-    new: Rows  # rows of documents that the model does not have
-    seen: Rows  # rows of documents that it has,
-    positions: Rows  # and their positions in the model
+    new: Indices  # rows of documents that the model does not have
+    seen: Indices  # rows of documents that it has,
+    positions: Indices  # and their positions in the model
 
 
 def new_votes(

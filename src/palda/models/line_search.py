@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from palda.data import Array
 
-    Rows = NDArray[np.int64]
+    Indices = NDArray[np.int64]
 
 _SUFFICIENT_SHARE = 1e-4  # share of the expected gain that a step must reach (Armijo rule)
 
@@ -22,8 +22,8 @@ def line_search(
     start: Array,
     before: Array,
     gradient: Array,
-    objective: Callable[[Array, Rows], Array],
-    step: Callable[[float, Rows], tuple[Array, Array]],
+    objective: Callable[[Array, Indices], Array],
+    step: Callable[[float, Indices], tuple[Array, Array]],
     min_length: float,
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Points after the longest step of 1, ½, ¼, ... that gains enough, and whether each row found one.

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from palda.models.crowd import AnnotatorBelief, CrowdSettings
     from palda.models.topics import CrossFittedTopics, EMResult, TopicPlan, TrainingData
 
-    Rows = NDArray[np.int64]
+    Indices = NDArray[np.int64]
 
 N_FOLDS = 3
 """Folds of classifiers and topic models; five cost twice as much and were no better on any public data set."""
@@ -142,10 +142,10 @@ class _Sample:
         rng = np.random.default_rng(seed)
         n_docs, n_classes = data.known.shape
         size = min(n_docs, max(1, _MAX_PAIRS // n_classes))
-        self.rows: Rows = np.sort(rng.choice(n_docs, size, replace=False))
+        self.rows: Indices = np.sort(rng.choice(n_docs, size, replace=False))
         self.hidden_labels: NDArray[np.bool_] = (rng.random(size) < 0.5)[:, None]
         self.votes: Votes | None = None if data.votes is None else data.votes.take(self.rows)
-        self.vote_folds: Rows | None = None if self.votes is None else vote_folds(self.votes, rng)
+        self.vote_folds: Indices | None = None if self.votes is None else vote_folds(self.votes, rng)
 
 
 def fit_alternating(data: TrainingData, plan: TrainingPlan) -> TrainingResult:
@@ -236,7 +236,7 @@ def _fit_turn_classifier(
     plan: TrainingPlan,
     label_probs: Array,
     weights: Array,
-    folds: Rows,
+    folds: Indices,
     topics: CrossFittedTopics | None,
     start: ClassifierFit | ExternalFit | None,
 ) -> ClassifierFit | ExternalFit:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from palda.models.crowd import AnnotatorBelief
     from palda.models.topics import EMResult, EMSettings, Params, TopicPlan, TrainingData
 
-    Rows = NDArray[np.int64]
+    Indices = NDArray[np.int64]
 
 _N_FOLDS = 5
 _MIN_DOCS = 50  # to hold some out
@@ -47,7 +47,7 @@ class BaseRateFit:
     topics: EMResult
     temperature: Temperature
     label_probs: Array  # Δ
-    held_out: Rows  # rows of the held-out documents; empty if there are too few, or none are needed
+    held_out: Indices  # rows of the held-out documents; empty if there are too few, or none are needed
     held_out_probs: Array
 
 
@@ -94,7 +94,7 @@ def _first_belief(data: TrainingData, settings: EMSettings) -> AnnotatorBelief |
     return settings.annotators.update(count_votes(settings.annotators, data.votes, data.guess), data.belief)
 
 
-def _likelihoods(rows: Rows, params: Params, data: TrainingData, settings: EMSettings) -> tuple[Array, Array]:
+def _likelihoods(rows: Indices, params: Params, data: TrainingData, settings: EMSettings) -> tuple[Array, Array]:
     if data.votes is None or settings.annotators is None or params.annotators is None:
         return label_likelihoods(data.known[rows], None)
     evidence = settings.annotators.evidence(data.votes.take(rows), params.annotators)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from palda.models.topics.parameters import Params, StepInfo
     from palda.models.topics.shards import DocumentShard
 
-    Rows = NDArray[np.int64]
+    Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def fit_labelled_topics(counts: CountRows, label_probs: Array, plan: TopicPlan) 
 
 
 def cross_fit_topics(
-    counts: CountRows, label_probs: Array, folds: Rows, plan: TopicPlan, earlier: CrossFittedTopics | None = None
+    counts: CountRows, label_probs: Array, folds: Indices, plan: TopicPlan, earlier: CrossFittedTopics | None = None
 ) -> CrossFittedTopics:
     """Topic models of all documents and of all but each fold; the temperature of an ``earlier`` result is reused.
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from palda.models.topics.parameters import Params
     from palda.models.topics.shards import DocumentShard
 
-    Rows = NDArray[np.int64]
+    Indices = NDArray[np.int64]
 
 _PASS_LIMITS = PassLimits(max_passes=50, tolerance=1e-4)
 _EXPONENTS = (0.0, 0.5, 1.0)
@@ -133,13 +133,13 @@ def label_likelihoods(known: NDArray[np.int8], votes: VoteEvidence | None) -> tu
     return np.where(known == 0, -np.inf, present), np.where(known == 1, -np.inf, absent)
 
 
-def temperature_sample(rows: Rows) -> Rows:
+def temperature_sample(rows: Indices) -> Indices:
     """Evenly spaced rows, at most ``_MAX_DOCS``: enough to fit a temperature."""
     return rows[:: 1 + len(rows) // _MAX_DOCS]
 
 
 def fit_temperature(
-    counts: CountRows, rows: Rows, params: Params, present: Array, absent: Array, settings: EMSettings
+    counts: CountRows, rows: Indices, params: Params, present: Array, absent: Array, settings: EMSettings
 ) -> Temperature:
     """Temperature under which the labels of held-out documents are most likely (maths, eq. 34).
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from palda.data import Array, CountRows, Counts, VoteRows
     from palda.models.crowd import AnnotatorBelief
 
-    Rows = NDArray[np.int64]
+    Indices = NDArray[np.int64]
 
 NEARLY_CERTAIN = 0.02
 """A label whose probability is this close to 0 or 1 counts as known. The E-step of an uncertain label is more
@@ -77,7 +77,7 @@ class TrainingData:
     votes: VoteRows | None = None
     belief: AnnotatorBelief | None = None  # prior of the annotators
 
-    def take(self, rows: Rows) -> TrainingData:
+    def take(self, rows: Indices) -> TrainingData:
         """The documents in these rows."""
         votes = None if self.votes is None else take_votes(self.votes, rows)
         return TrainingData(take_counts(self.counts, rows), self.known[rows], self.guess[rows], votes, self.belief)
