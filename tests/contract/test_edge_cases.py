@@ -380,6 +380,7 @@ def test_ctrl_c_before_the_first_iteration_raises(monkeypatch: pytest.MonkeyPatc
         PALDA(**SETTINGS).fit(X, TRUTH)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 def test_fits_inside_joblib_workers_give_equal_results(backend: str) -> None:
     settings = SETTINGS | {"n_jobs": None}

@@ -11,6 +11,8 @@ import pytest
 
 from palda import kernels
 
+pytestmark = pytest.mark.slow
+
 # A process in which only NUMBA_CACHE_DIR may hold the cache, as if neither the package's folder nor the home folder
 # were writable: tests may run as a superuser, who can write anywhere. One small kernel is enough, because compiling all
 # of them takes long.

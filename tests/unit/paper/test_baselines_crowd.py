@@ -21,6 +21,8 @@ from palda.paper.baselines import (
     out_of_fold_probs,
 )
 
+pytestmark = pytest.mark.slow
+
 ONE: dict[str, Any] = {"n_jobs": 1, "random_state": 0}
 QUALITIES = [0.95, 0.9, 0.95, 0.9, 0.55, 0.5, 0.55, 0.5]
 
