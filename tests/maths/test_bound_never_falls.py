@@ -59,21 +59,32 @@ def bounds_of_fit(
     inference: str,
     model: AnnotatorModel | None = None,
     fixed_log_odds: NDArray[np.float64] | None = None,
+    shared_absence: bool = False,
 ) -> NDArray[np.float64]:
     """EM in which every document's beliefs are kept from iteration to iteration; fits start them afresh instead."""
     shards = cut_shards(counts, known, votes, n_shards=2, fixed_log_odds=fixed_log_odds)
     params = start
+    if shared_absence:
+        topic_prior = params.topic_prior.copy()
+        topic_prior[:, 0] = topic_prior[0, 0]
+        params = replace(params, topic_prior=topic_prior)
     if votes is not None:
         model = model or PublishedCoin()
-        params = replace(start, annotators=model.start(votes.n_annotators, votes.n_classes))
-    settings = EMSettings(engine=Threads(1), annotators=model, inference=inference, pass_limits=PASS_LIMITS)
+        params = replace(params, annotators=model.start(votes.n_annotators, votes.n_classes))
+    settings = EMSettings(
+        engine=Threads(1),
+        annotators=model,
+        inference=inference,
+        shared_absence=shared_absence,
+        pass_limits=PASS_LIMITS,
+    )
     beliefs = [first_beliefs(shard, params, inference) for shard in shards]
     bounds = []
     for _ in range(N_ITERATIONS):
         inputs = EStepInputs.of(params, settings)
         first, second = (shard_statistics(shards[k], inputs, beliefs[k]) for k in (0, 1))
         bounds.append(lower_bound(first + second, params, model))
-        params, _ = update_params(params, first + second, model)
+        params, _ = update_params(params, first + second, settings)
     return np.array(bounds)
 
 
@@ -129,6 +140,20 @@ def test_the_bound_never_falls_when_label_probabilities_are_fixed(inference: str
     start = start_of(world.corpus.counts, world.labels, smoothed=True)
     unknown = np.full_like(world.labels, -1)
     assert_never_falls(bounds_of_fit(world.corpus.counts, unknown, None, start, inference, fixed_log_odds=log_odds))
+
+
+@INFERENCE
+@pytest.mark.parametrize("labels", ["known", "partly known", "unknown", "fixed probabilities"])
+def test_the_bound_never_falls_with_one_absence_prior_for_all_classes(labels: str, inference: str) -> None:
+    world = simulate.documents(80, 4, N_TOPICS, 50, seed=4, doc_length=40)
+    rng = np.random.default_rng(0)
+    known = world.labels.astype(np.int8).copy()
+    known[rng.random(known.shape) < {"known": 0.0, "partly known": 0.5}.get(labels, 1.0)] = -1
+    fixed = rng.normal(0.0, 2.0, known.shape) if labels == "fixed probabilities" else None
+    start = start_of(world.corpus.counts, world.labels, smoothed=True)
+    assert_never_falls(
+        bounds_of_fit(world.corpus.counts, known, None, start, inference, fixed_log_odds=fixed, shared_absence=True)
+    )
 
 
 @INFERENCE

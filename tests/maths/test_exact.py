@@ -33,7 +33,15 @@ class Case(NamedTuple):
     params: Params
 
 
-def make_case(seed: int, *, labels: str, voted: bool, smoothed: bool, lengths: tuple[int, ...] = (3, 2)) -> Case:
+def make_case(
+    seed: int,
+    *,
+    labels: str,
+    voted: bool,
+    smoothed: bool,
+    lengths: tuple[int, ...] = (3, 2),
+    shared_absence: bool = False,
+) -> Case:
     rng = np.random.default_rng(seed)
     n_classes = int(rng.integers(2, 4))
     shape = (len(lengths), n_classes)
@@ -56,6 +64,8 @@ def make_case(seed: int, *, labels: str, voted: bool, smoothed: bool, lengths: t
         annotators=coins(rng.uniform(0.05, 0.95, N_ANNOTATORS)) if voted else None,
     )
     tokens = [rng.integers(0, N_WORDS, length).tolist() for length in lengths]
+    if shared_absence:
+        params.topic_prior[:, 0] = params.topic_prior[0, 0]
     return Case(tokens, known, votes, params)
 
 
@@ -174,6 +184,25 @@ def test_the_bound_is_at_most_the_exact_log_likelihood(
     if not smoothed:  # with topics smoothed, χ was drawn at random too: see the test below
         assert np.mean(gaps) < {"joint": 2, "mean_field": 4}[inference]
         assert max(gaps) < {"joint": 4, "mean_field": 6}[inference]
+
+
+@INFERENCE
+@pytest.mark.parametrize("labels", ["observed", "partly", "unknown"])
+def test_with_one_absence_prior_the_bound_is_below_the_likelihood_and_equal_to_that_of_separate_blocks(
+    labels: str, inference: str
+) -> None:
+    gaps = []
+    for seed in range(12):
+        case = make_case(seed, labels=labels, voted=False, smoothed=False, shared_absence=True)
+        shards = cut_shards(count_blocks(case), case.known, case.votes)
+        settings = settings_for(case, inference)
+        separate, together = (
+            run_em(shards, case.params, replace(settings, shared_absence=shared)).bound for shared in (False, True)
+        )
+        assert together == pytest.approx(separate, rel=1e-12)
+        gaps.append(exact_log_likelihood(case) - together)
+    assert min(gaps) >= -1e-9
+    assert np.mean(gaps) < 3.0
 
 
 @cache

@@ -190,6 +190,33 @@ def test_kernels_converge_after_the_same_number_of_passes(given_inputs: Inputs) 
     assert (result.n_passes, result.n_unconverged) == (truth.n_passes, truth.n_unconverged)
 
 
+@settings(deadline=None, max_examples=150, derandomize=True)
+@given(joint_inputs(), st.booleans())
+def test_classes_known_to_be_absent_share_one_block_without_a_change_of_any_result(
+    given_inputs: JointInputs, carried: bool
+) -> None:
+    """The reference computes a block per class; with equal priors and equal starts all of them stay equal."""
+    topics, known = given_inputs.topics, given_inputs.labels.known
+    topics.prior[:, 0] = topics.prior[0, 0]
+    n_classes, _, n_topics = topics.prior.shape
+    first = np.random.default_rng(0).gamma(1.0, 3.0, (len(known), n_classes, n_topics))
+    absent = (known == 0)[:, :, None]
+    first = np.where(absent, first[:, :1], first) if carried else first[:0]
+    theirs, ours = first.copy(), first.copy()
+    shared = given_inputs._replace(topics=topics._replace(shared_absence=True))
+    truth = reference.joint(*shared._replace(pair_counts=theirs))
+    result = compiled.joint(*shared._replace(pair_counts=ours))
+    assert_same_result(over_absences(result), over_absences(truth))
+    assert_close(ours, theirs, "pair_counts")
+
+
+def over_absences(result: ShardResult) -> ShardResult:
+    """The result with the blocks of absent classes added up."""
+    log_theta, n_blocks = result.log_theta.copy(), result.n_blocks.copy()
+    log_theta[:, 0], n_blocks[:, 0] = log_theta[:, 0].sum(axis=0), n_blocks[:, 0].sum()
+    return result._replace(log_theta=log_theta, n_blocks=n_blocks)
+
+
 @settings(deadline=None, max_examples=300, derandomize=True)
 @given(joint_inputs())
 def test_compiled_joint_equals_reference_joint(given_inputs: JointInputs) -> None:

@@ -41,6 +41,8 @@ def inputs() -> Inputs:
 
 def copied(value: Any) -> Any:
     """The same arrays at other addresses."""
+    if isinstance(value, bool):
+        return value
     return value.copy() if isinstance(value, np.ndarray) else type(value)(*map(copied, value))
 
 

@@ -175,7 +175,7 @@ def test_names_in_model_files_with_recalibrated_profiles_never_change(tmp_path: 
     first = rng.integers(2, size=(120, 1))
     labels = np.repeat(np.hstack([first, 1 - first]), 3, axis=1) ^ (rng.random((120, 6)) < 0.15)
     counts = rng.poisson(0.3 + 0.9 * labels)
-    model = PALDA(**(QUICK | {"n_profiles": 2}), label_prior="topics").fit(counts, labels)
+    model = PALDA(**(QUICK | {"n_profiles": 2}), label_prior="topics", absence="per_class").fit(counts, labels)
     model.save(tmp_path / "model.palda")
     expected = PARAMS | SMOOTHED | LEARNED | RECALIBRATION | LOGISTIC | TOPICS
     assert set(load_state(tmp_path / "model.palda").arrays) == expected

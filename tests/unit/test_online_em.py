@@ -114,7 +114,7 @@ def test_the_m_step_of_implied_statistics_gives_the_parameters_back() -> None:
     for smoothing in (True, False):
         params = run_em(labelled_shards(COUNTS, LABELS), first_params(smoothing=smoothing), SETTINGS).params
         assert params is not None
-        again, _ = update_params(params, implied_stats(params, len(LABELS), float(COUNTS.sum())))
+        again, _ = update_params(params, implied_stats(params, len(LABELS), float(COUNTS.sum())), SETTINGS)
         np.testing.assert_allclose(again.topic_prior, params.topic_prior, rtol=1e-5)
         np.testing.assert_allclose(again.topic_words, params.topic_words, atol=1e-4)
 
@@ -129,7 +129,7 @@ def test_five_passes_over_reuters_come_within_one_percent_of_batch_em() -> None:
     counts, labels = train.X[:600], train.Y[:600].astype(float)
     held_out = labelled_shards(test.X[:200], test.Y[:200].astype(float))
     settings = EMSettings(engine=Threads(1), max_iter=200, tol=1e-4)
-    start = start_params(counts, labels, TopicPlan(default_n_topics(counts, 10), True, settings, [0]), 0)
+    start = start_params(counts, labels, TopicPlan(default_n_topics(counts, 10, "topics"), True, settings, [0]), 0)
     shards = labelled_shards(counts, labels)
     batch = run_em(shards, start, settings).params
     online = run_em(shards, start, replace(settings, online_seed=0, max_iter=5, tol=0.0)).params

@@ -88,12 +88,25 @@ def test_correlations_equal_those_of_the_consensus(inputs: ReportInputs, parts: 
     np.testing.assert_allclose(shown[off_diagonal], expected[off_diagonal], atol=1e-3)
 
 
+def without_class(model: Any, means: np.ndarray, label: int) -> np.ndarray:
+    """Topic shares expected in a document without a class: each other class present or absent, profile by profile."""
+    shares, total = np.zeros(means.shape[2]), 0.0
+    for weight, rates in zip(model.profiles_.weights, model.profiles_.rates, strict=True):
+        weight_if_absent = weight * (1 - rates[label])
+        for k, rate in enumerate(rates):
+            present = 0.0 if k == label else rate
+            shares += weight_if_absent * (present * means[k, 1] + (1 - present) * means[k, 0])
+        total += weight_if_absent
+    return shares / (total * len(means))
+
+
 def test_word_evidence_of_a_class_is_the_log_ratio_of_its_word_probabilities(
     inputs: ReportInputs, parts: dict[str, Any]
 ) -> None:
     shown, label = parts["class_topics"][0], parts["classes"][0]["number"]
-    prior, word_probs = inputs.model.topic_prior_[label], inputs.model.topic_words_
-    absent, present = (prior[state] / prior[state].sum() @ word_probs for state in (0, 1))
+    model, word_probs = inputs.model, inputs.model.topic_words_
+    means = model.topic_prior_ / model.topic_prior_.sum(axis=2, keepdims=True)
+    present, absent = means[label, 1] @ word_probs, without_class(model, means, label) @ word_probs
     assert shown["present"]
     for word, evidence, prob in shown["present"]:
         column = inputs.words.tolist().index(parts["vocabulary"][word])

@@ -15,7 +15,7 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from palda.engine.threads import FAN_IN, Threads, resolve_n_jobs
+from palda.engine.threads import FAN_IN, Threads, one_blas_thread, resolve_n_jobs
 from palda.errors import PaldaError
 
 if TYPE_CHECKING:
@@ -154,12 +154,16 @@ def check_engine(engine: Any) -> None:
 
 @contextmanager
 def open_engine(engine: Any, n_jobs: int | None) -> Iterator[Engine]:
-    """Context manager with an engine: threads, or Dask."""
-    with open_client(engine, n_jobs) as client:
-        if client is None:
-            yield Threads(resolve_n_jobs(n_jobs))
-        else:
+    """Context manager with an engine: threads, or Dask. BLAS uses one thread in this process until it ends."""
+    with one_blas_thread(), open_client(engine, n_jobs) as client:
+        if client is not None:
             yield Dask(client)
+            return
+        threads = Threads(resolve_n_jobs(n_jobs))
+        try:
+            yield threads
+        finally:
+            threads.close()
 
 
 @contextmanager

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -90,11 +91,37 @@ def _in_pool() -> bool:
     return bool(get_active_backend()[0].nesting_level)
 
 
+class _BlasLimit:
+    """The limit of BLAS to one thread, which is one setting of the whole process: the last user removes it."""
+
+    def __init__(self) -> None:
+        self.lock, self.n_users = threading.Lock(), 0
+        self.limit: Any = None
+
+    def add_user(self) -> None:
+        with self.lock:
+            if self.n_users == 0:
+                self.limit = _blas().limit(limits=1, user_api="blas")
+            self.n_users += 1
+
+    def remove_user(self) -> None:
+        with self.lock:
+            self.n_users -= 1
+            if self.n_users == 0:
+                self.limit.restore_original_limits()
+
+
+_blas_limit = _BlasLimit()
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread, so that sums do not depend on the number of cores."""
-    with _blas().limit(limits=1, user_api="blas"):
+    _blas_limit.add_user()
+    try:
         yield
+    finally:
+        _blas_limit.remove_user()
 
 
 @lru_cache(maxsize=1)
@@ -105,11 +132,28 @@ def _blas() -> Any:
     return ThreadpoolController()
 
 
+_worker = threading.local()  # has the attribute ``busy`` in threads of a pool
+
+
+def _start_worker() -> None:
+    _worker.busy = True
+
+
 class Threads:
-    """A thread pool per call; at most two shards per thread are in progress, so that memory stays bounded."""
+    """One thread pool, started when it is first used and kept until the engine is closed or no longer referenced.
+
+    At most two shards per thread are in progress, so that memory stays bounded.
+    """
 
     def __init__(self, n_jobs: int = 1) -> None:
         self.n_jobs = n_jobs
+        self._pool: ThreadPoolExecutor | None = None
+
+    def close(self) -> None:
+        """End the threads of the pool; another call starts new ones."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
 
     def place(self, shards: Sequence[S]) -> Sequence[S]:
         """The shards themselves: threads share memory."""
@@ -124,20 +168,24 @@ class Threads:
         return tree_sum(self.each(function, shards, shared))
 
     def map(self, function: Callable[[S], R], items: Sequence[S]) -> Iterator[R]:
-        """Apply any function to each item; results in the order of the items."""
-        if self.n_jobs == 1 or len(items) <= 1:
+        """Apply any function to each item; results in the order of the items.
+
+        A call inside of a thread of a pool runs there: waiting for other threads of the same pool could take forever.
+        """
+        if self.n_jobs == 1 or len(items) <= 1 or hasattr(_worker, "busy"):
             with one_blas_thread():
                 yield from map(function, items)
             return
-        with one_blas_thread(), ThreadPoolExecutor(min(self.n_jobs, len(items))) as pool:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.n_jobs, "palda", _start_worker)
+        with one_blas_thread():
             waiting: deque[Future[R]] = deque()
             try:
                 for item in items:
-                    waiting.append(pool.submit(function, item))
+                    waiting.append(self._pool.submit(function, item))
                     if len(waiting) >= 2 * self.n_jobs:
                         yield waiting.popleft().result()
                 while waiting:
                     yield waiting.popleft().result()
             finally:
-                for future in waiting:
-                    future.cancel()
+                wait([future for future in waiting if not future.cancel()])

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Array, CountRows, Counts
-    from palda.engine import StageStore
+    from palda.engine import Engine, StageStore
     from palda.estimators.checkpoint import Checkpoint
     from palda.estimators.explanation import WordTable
     from palda.models.classifier import ExternalClassifier, LabelPrior, LogisticClassifier
@@ -78,6 +78,7 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
     _parameter_constraints: ClassVar[dict[str, Any]] = CONSTRAINTS
     _published: ClassVar[dict[str, Any]] = {
         "inference": "mean_field",
+        "absence": "per_class",
         "label_prior": "base_rate",
         "thresholds": 0.5,
         "tol": 1e-4,
@@ -136,13 +137,16 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
                 engine=engine,
                 annotators=annotators,
                 inference=self.inference,
+                shared_absence=self.absence == "shared",
                 max_iter=self.max_iter,
                 tol=self._tolerance(),
                 stages=stages,
             )
 
-    def _crowd_settings(self, annotators: AnnotatorModel) -> CrowdSettings:
-        return CrowdSettings(annotators, _CROWD_MAX_ITER, _CROWD_TOL, Threads(resolve_n_jobs(self.n_jobs)))
+    def _crowd_settings(self, annotators: AnnotatorModel, engine: Engine) -> CrowdSettings:
+        """Settings of EM over votes, which runs in the threads of ``engine``; in threads of its own beside Dask."""
+        threads = engine if isinstance(engine, Threads) else Threads(resolve_n_jobs(self.n_jobs))
+        return CrowdSettings(annotators, _CROWD_MAX_ITER, _CROWD_TOL, threads)
 
     def _counts(self, X: Any, *, reset: bool) -> CountRows:
         """Counts as a canonical CSR matrix, or as rows of a shard folder; X itself is never changed."""
@@ -185,7 +189,8 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
             self._em_settings(joint_model, stages) as settings,
         ):
             auto = self.n_topics == "auto"
-            self.n_topics_ = default_n_topics(data.counts, n_classes) if auto else int(self.n_topics)
+            kind = "base_rate" if uses_base_rates else self.label_prior if isinstance(self.label_prior, str) else None
+            self.n_topics_ = default_n_topics(data.counts, n_classes, kind) if auto else int(self.n_topics)
             *seeds, seed = draw_seeds(self.random_state, self.n_init + 1, stages)
             em = replace(settings, online_seed=seeds[0] if self.algorithm == "online" else None)
             topics = TopicPlan(self.n_topics_, bool(self.smoothing), em, seeds, self._progress)
@@ -199,7 +204,7 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
                 self.thresholds_ = self._choose_thresholds(np.where(known >= 0, known, unknown), joint.held_out_probs)
                 return joint.label_probs, np.empty(0)
             n_profiles = None if self.n_profiles == "auto" else int(self.n_profiles)
-            crowd = self._crowd_settings(annotators)
+            crowd = self._crowd_settings(annotators, settings.engine)
             result = fit_alternating(data, TrainingPlan(self.label_prior, n_profiles, topics, crowd, seed))
         self._prior, self._past, self.temper_ = result.prior, summarize_past(data.counts, result), result.temperature
         self._keep_topics(result.topics)
@@ -263,7 +268,8 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
             raise ValueError("the model file is of an earlier version that does not support partial_fit; fit again")
         state = ModelState(self._params, self._prior, self._past, vote_counts)
         with self._em_settings() as settings:
-            result = update_model(state, batch, settings, self._crowd_settings(annotators), seen)
+            crowd = self._crowd_settings(annotators, settings.engine)
+            result = update_model(state, batch, settings, crowd, seen)
         self._params, self._prior, self._past = result.state.params, result.state.prior, result.state.past
         if result.predicted_log_odds is not None and hasattr(self, "out_of_fold_probs_"):
             self.out_of_fold_probs_ = np.concatenate((self.out_of_fold_probs_, expit(result.predicted_log_odds)))

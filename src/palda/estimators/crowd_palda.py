@@ -65,6 +65,9 @@ class CrowdPALDA(TopicEstimator):
         as published. ``"per_class"``: sensitivity and specificity per annotator and class.
     inference : {"joint", "mean_field"}, default="joint"
         Variational family of the topic model.
+    absence : {"shared", "per_class"}, default="shared"
+        Topic prior of absent classes. ``"shared"``: one for all classes, so that an E-step costs as much as the classes
+        that a document has, not as many as there are. ``"per_class"``: one per class, as published.
     label_prior : {"stacked", "topics", "words", "base_rate"} or classifier, default="stacked"
         Probability of each class before any vote: a classifier on words and topics, on one of them, a constant per
         class, or any scikit-learn classifier with ``predict_proba``.
@@ -129,6 +132,7 @@ class CrowdPALDA(TopicEstimator):
         *,
         annotators: str = "two_coin",
         inference: str = "joint",
+        absence: str = "shared",
         label_prior: Any = "stacked",
         n_profiles: int | Literal["auto"] = "auto",
         smoothing: bool = True,
@@ -145,6 +149,7 @@ class CrowdPALDA(TopicEstimator):
         self.n_topics = n_topics
         self.annotators = annotators
         self.inference = inference
+        self.absence = absence
         self.label_prior = label_prior
         self.n_profiles = n_profiles
         self.smoothing = smoothing
@@ -329,8 +334,9 @@ class CrowdPALDA(TopicEstimator):
                 params = replace(self._params, annotators=belief)
                 return label_probs(cut_shards(counts, unknown, given), params, settings)
             evidence = self._prior.evidence(counts, settings.engine)
-        state = CrowdState(belief, self._prior.for_votes.profiles, ProfilePrior.vague(given.n_classes))
-        return label_posterior(given, unknown, state, self._crowd_settings(model), evidence)
+            state = CrowdState(belief, self._prior.for_votes.profiles, ProfilePrior.vague(given.n_classes))
+            crowd = self._crowd_settings(model, settings.engine)
+            return label_posterior(given, unknown, state, crowd, evidence)
 
     def suggest(self, n: int = 10) -> pd.DataFrame:
         """Labels of training documents for which one more vote is worth most.

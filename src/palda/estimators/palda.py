@@ -39,6 +39,9 @@ class PALDA(ClassifierMixin, TopicEstimator):
     inference : {"joint", "mean_field"}, default="joint"
         Variational family. ``"joint"``: q(λ) q(θ | λ) q(u, z), with a tighter bound and less work. ``"mean_field"``:
         q(λ) q(θ) q(u) q(z), as published.
+    absence : {"shared", "per_class"}, default="shared"
+        Topic prior of absent classes. ``"shared"``: one for all classes, so that an E-step costs as much as the classes
+        that a document has, not as many as there are. ``"per_class"``: one per class, as published.
     label_prior : {"stacked", "topics", "words", "base_rate"} or classifier, default="stacked"
         Probability of each class before any vote. ``"stacked"``: calibrated logistic regression on words (tf-idf) and
         on the topic model's evidence for each class. ``"words"``, ``"topics"``: on one of the two. ``"base_rate"``: one
@@ -139,6 +142,7 @@ class PALDA(ClassifierMixin, TopicEstimator):
         n_topics: int | Literal["auto"] = "auto",
         *,
         inference: str = "joint",
+        absence: str = "shared",
         label_prior: Any = "stacked",
         n_profiles: int | Literal["auto"] = "auto",
         smoothing: bool = True,
@@ -154,6 +158,7 @@ class PALDA(ClassifierMixin, TopicEstimator):
     ) -> None:
         self.n_topics = n_topics
         self.inference = inference
+        self.absence = absence
         self.label_prior = label_prior
         self.n_profiles = n_profiles
         self.smoothing = smoothing
@@ -283,7 +288,9 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> PALDA 
     saved = load_state(path)
     kinds: dict[str, type[PALDA | CrowdPALDA]] = {"PALDA": PALDA, "CrowdPALDA": CrowdPALDA}
     try:
-        model = kinds[saved.state["estimator"]](**(saved.state["settings"] | NOT_SAVED))
+        model = kinds[saved.state["estimator"]](
+            **({"absence": "per_class"} | saved.state["settings"] | NOT_SAVED)  # older files have no "absence"
+        )
         model._restore(saved, tuple(trusted))  # noqa: SLF001 - second half of the construction
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, ModelFileError):

@@ -25,6 +25,7 @@ CONSTRAINTS: dict[str, Any] = {
     "n_topics": [_COUNT, _AUTO],
     "annotators": [StrOptions(set(ANNOTATOR_MODELS))],
     "inference": [StrOptions({"joint", "mean_field"})],
+    "absence": [StrOptions({"shared", "per_class"})],
     "label_prior": [StrOptions({"stacked", "topics", "words", "base_rate"}), HasMethods(["fit", "get_params"])],
     "n_profiles": [_COUNT, _AUTO],
     "smoothing": ["boolean"],

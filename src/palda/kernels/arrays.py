@@ -46,6 +46,8 @@ class Topics(NamedTuple):
     """α, (classes, 2, topics): Dirichlet parameters, ``[i, 1]`` for class i present."""
     word_weights: NDArray[np.float64]
     """(words, topics): β, or exp E[log β] when smoothed."""
+    shared_absence: bool = False
+    """Whether ``[i, 0]`` is equal for all classes i, so that classes known to be absent share one posterior."""
 
 
 class PassLimits(NamedTuple):
@@ -75,9 +77,11 @@ class ShardResult(NamedTuple):
     word_counts: NDArray[np.float64]
     """(words, topics): expected number of tokens per word and topic."""
     log_theta: NDArray[np.float64]
-    """(classes, 2, topics): Σ_d E[log θ] over blocks, weighted by the probability of their state."""
+    """(classes, 2, topics): Σ_d E[log θ] over blocks, weighted by the probability of their state. With a shared absence
+    prior only the sum of ``[:, 0]`` over classes has a meaning: classes known to be absent are counted together, at the
+    first of them."""
     n_blocks: NDArray[np.float64]
-    """(classes, 2): sum of these weights."""
+    """(classes, 2): sum of these weights; likewise."""
     label_probs: NDArray[np.float64]
     """Δ, (docs, classes)."""
     topic_counts: NDArray[np.float64]

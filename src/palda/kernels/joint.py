@@ -2,6 +2,10 @@
 
 For a word, q(u = i, z = t) is proportional to exp(A_it) b_t. Only its norm is needed: words are summed per topic before
 they are multiplied by classes (maths, eq. 29), so that a pass over U distinct words costs C·T + U·T, not U·C·T.
+
+A document has one row per class in the scratch arrays. If all classes share one absence prior, those that are known to
+be absent have equal posteriors in every pass, so that one row stands for all of them (maths, eq. 62): a pass then
+costs (rows + U)·T.
 """
 
 from __future__ import annotations
@@ -41,9 +45,12 @@ if TYPE_CHECKING:
 
 
 class _Scratch(NamedTuple):
-    """Arrays for one document, reused for the next."""
+    """Arrays for one document, reused for the next. Rows are those of ``classes``; at most C of them are in use."""
 
-    probs: Array  # Δ, (C,)
+    probs: Array  # Δ, (C,), one entry per class
+    classes: NDArray[np.int64]  # (C,): class of each row; the first absent class for the row that absent ones share
+    rows_of: NDArray[np.int64]  # (C,): row of each class
+    copies: Array  # (C,): number of classes that each row stands for
     used: Array  # S that makes γ, (C, T)
     pair_counts: Array  # S that q(u, z) makes, (C, T)
     alpha: Array  # α of the known state, of "absent" if the label is unknown, (C, T)
@@ -52,7 +59,7 @@ class _Scratch(NamedTuple):
     psi: Array  # ψ(γ) of the two states of a class, (2, T)
     topic_sums: Array  # Σ_i exp A_it, (T,)
     responses: Array  # R, (T,)
-    rows: Array  # b per word, (max words, T)
+    weights: Array  # b per word, (max words, T)
     counts: Array  # (max words,)
     norms: Array  # Σ_it exp(A_it) b_t per word, (max words,)
     shares: Array  # count / norm, (max words,)
@@ -80,11 +87,12 @@ def joint(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, pair_c
     for d in range(n_docs):
         known, log_odds = labels.known[d], labels.log_odds[d]
         n_words = entries_with_mass(bags, topics.word_weights, d, entries)
-        total = _gather(bags, entries, n_words, known, log_odds, topics, scratch)
+        total = _gather_words(bags, entries, n_words, topics, scratch)
+        n_rows = _gather_rows(known, log_odds, topics, scratch)
         if len(pair_counts) > 0:
-            copy(pair_counts[d].reshape(-1), scratch.pair_counts.reshape(-1))
+            _resume(pair_counts[d], n_rows, scratch)
         else:
-            _start(topics.prior, n_words, scratch)
+            _start(topics.prior, n_rows, n_words, scratch)
         tolerance = limits.tolerance * max(total, 1.0)
         before = change = np.inf
         passes = 0
@@ -94,32 +102,33 @@ def joint(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, pair_c
             due = passes >= FIRST_EXTRAPOLATION and (passes - FIRST_EXTRAPOLATION) % 2 == 0
             if limits.extrapolate and due and change < before:
                 ahead = min(EXTRAPOLATION_DAMPING * change / (before - change), MAX_EXTRAPOLATION)
-            _step(ahead, scratch)
+            _step(ahead, n_rows, scratch)
             if not labels.fixed:
-                _update_labels(known, log_odds, topics.prior, prior_norms, scratch)
-            _update_theta(known, topics.prior, scratch)
-            before, change = change, _token_pass(n_words, scratch)
+                _update_labels(known, log_odds, topics.prior, prior_norms, n_rows, scratch)
+            _update_theta(known, topics.prior, n_rows, scratch)
+            before, change = change, _token_pass(n_rows, n_words, scratch)
         n_passes += passes
         n_unconverged += change > tolerance
         bounds[d] = (
             _token_bound(n_words, scratch)
             - total * np.log(n_classes)
-            - _add_blocks(topics.prior, prior_norms, scratch, log_theta, n_blocks)
+            - _add_blocks(topics.prior, prior_norms, n_rows, scratch, log_theta, n_blocks)
             + label_bound(log_odds, scratch.probs)
         )
         copy(scratch.probs, label_probs[d])
         _add_words(bags, entries, n_words, scratch, word_counts)
-        for i in range(n_classes):
-            for t in range(n_topics):
-                topic_counts[d, t] += scratch.pair_counts[i, t]
+        _add_topics(n_rows, scratch, topic_counts[d])
         if len(pair_counts) > 0:
-            copy(scratch.pair_counts.reshape(-1), pair_counts[d].reshape(-1))
+            _keep(scratch, pair_counts[d])
     return ShardResult(word_counts, log_theta, n_blocks, label_probs, topic_counts, bounds, n_passes, n_unconverged)
 
 
 @njit(nogil=True, error_model="numpy")
 def _new_scratch(max_words: int, n_classes: int, n_topics: int) -> _Scratch:
     return _Scratch(
+        spaced_zeros((n_classes,)),
+        np.zeros(n_classes, dtype=np.int64),
+        np.zeros(n_classes, dtype=np.int64),
         spaced_zeros((n_classes,)),
         spaced_zeros((n_classes, n_topics)),
         spaced_zeros((n_classes, n_topics)),
@@ -137,64 +146,96 @@ def _new_scratch(max_words: int, n_classes: int, n_topics: int) -> _Scratch:
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
-def _gather(
-    bags: Bags,
-    entries: NDArray[np.int64],
-    n_words: int,
-    known: NDArray[np.int8],
-    log_odds: Array,
-    topics: Topics,
-    scratch: _Scratch,
-) -> float:
-    """Copy the document's words and priors into the scratch arrays; returns its number of tokens."""
+def _gather_words(bags: Bags, entries: NDArray[np.int64], n_words: int, topics: Topics, scratch: _Scratch) -> float:
+    """Copy the document's words into the scratch arrays; returns its number of tokens."""
     total = 0.0
     for n in range(n_words):
         scratch.counts[n] = bags.counts[entries[n]]
-        copy(topics.word_weights[bags.words[entries[n]]], scratch.rows[n])
+        copy(topics.word_weights[bags.words[entries[n]]], scratch.weights[n])
         total += scratch.counts[n]
-    for i in range(len(known)):
-        scratch.probs[i] = label_prob(known[i], log_odds[i])
-        copy(topics.prior[i, max(known[i], 0)], scratch.alpha[i])
     return total
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
-def _start(prior: Array, n_words: int, scratch: _Scratch) -> None:
+def _gather_rows(known: NDArray[np.int8], log_odds: Array, topics: Topics, scratch: _Scratch) -> int:
+    """Labels before any word, and the rows with their priors; returns the number of rows."""
+    n_rows = 0
+    shared = -1
+    for i in range(len(known)):
+        scratch.probs[i] = label_prob(known[i], log_odds[i])
+        if shared >= 0 and known[i] == 0:
+            scratch.rows_of[i] = shared
+            scratch.copies[shared] += 1.0
+            continue
+        if topics.shared_absence and known[i] == 0:
+            shared = n_rows
+        scratch.classes[n_rows], scratch.rows_of[i], scratch.copies[n_rows] = i, n_rows, 1.0
+        copy(topics.prior[i, max(known[i], 0)], scratch.alpha[n_rows])
+        n_rows += 1
+    return n_rows
+
+
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
+def _start(prior: Array, n_rows: int, n_words: int, scratch: _Scratch) -> None:
     """S before the first pass, with θ at its prior mean."""
-    n_classes, _, n_topics = prior.shape
+    n_topics = prior.shape[2]
     for t in range(n_topics):
         scratch.topic_sums[t] = 0.0
-    for i in range(n_classes):
+    for row in range(n_rows):
+        i = scratch.classes[row]
         present_total = 0.0
         absent_total = 0.0
         for t in range(n_topics):
             present_total += prior[i, 1, t]
             absent_total += prior[i, 0, t]
         present, absent = scratch.probs[i] / present_total, (1.0 - scratch.probs[i]) / absent_total
+        copies = scratch.copies[row]
         for t in range(n_topics):
             mean = present * prior[i, 1, t] + absent * prior[i, 0, t]
-            scratch.theta[i, t] = mean
-            scratch.topic_sums[t] += mean
-    _token_pass(n_words, scratch)
+            scratch.theta[row, t] = mean
+            scratch.topic_sums[t] += copies * mean
+    _token_pass(n_rows, n_words, scratch)
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
-def _step(ahead: float, scratch: _Scratch) -> None:
+def _resume(pair_counts: Array, n_rows: int, scratch: _Scratch) -> None:
+    """S before the first pass, as given."""
+    for row in range(n_rows):
+        copy(pair_counts[scratch.classes[row]], scratch.pair_counts[row])
+
+
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
+def _keep(scratch: _Scratch, pair_counts: Array) -> None:
+    """Fill S of every class from the rows."""
+    for i in range(len(pair_counts)):
+        copy(scratch.pair_counts[scratch.rows_of[i]], pair_counts[i])
+
+
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
+def _add_topics(n_rows: int, scratch: _Scratch, topic_counts: Array) -> None:
+    for row in range(n_rows):
+        for t in range(len(topic_counts)):
+            topic_counts[t] += scratch.copies[row] * scratch.pair_counts[row, t]
+
+
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
+def _step(ahead: float, n_rows: int, scratch: _Scratch) -> None:
     """Use the newest S for γ, or extrapolate beyond it."""
     used, counts = scratch.used.reshape(-1), scratch.pair_counts.reshape(-1)
-    for k in range(len(used)):
+    for k in range(n_rows * scratch.used.shape[1]):
         used[k] = max(counts[k] + ahead * (counts[k] - used[k]), 0.0)
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _update_labels(
-    known: NDArray[np.int8], log_odds: Array, prior: Array, prior_norms: Array, scratch: _Scratch
+    known: NDArray[np.int8], log_odds: Array, prior: Array, prior_norms: Array, n_rows: int, scratch: _Scratch
 ) -> None:
     """q(λ) from S, with θ integrated out (maths, eq. 28)."""
-    for i in range(len(known)):
+    for row in range(n_rows):
+        i = scratch.classes[row]
         if known[i] < 0:
-            evidence = _log_likelihood(prior[i, 1], scratch.used[i], prior_norms[i, 1])
-            evidence -= _log_likelihood(prior[i, 0], scratch.used[i], prior_norms[i, 0])
+            evidence = _log_likelihood(prior[i, 1], scratch.used[row], prior_norms[i, 1])
+            evidence -= _log_likelihood(prior[i, 0], scratch.used[row], prior_norms[i, 0])
             scratch.probs[i] = label_prob(-1, log_odds[i] + evidence)
 
 
@@ -211,29 +252,31 @@ def _log_likelihood(alpha: Array, counts: Array, prior_norm: float) -> float:
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
-def _update_theta(known: NDArray[np.int8], prior: Array, scratch: _Scratch) -> None:
-    """exp A of every class, from q(θ | λ) (maths, eq. 27)."""
-    n_classes, n_topics = scratch.theta.shape
+def _update_theta(known: NDArray[np.int8], prior: Array, n_rows: int, scratch: _Scratch) -> None:
+    """exp A of every row, from q(θ | λ) (maths, eq. 27)."""
+    n_topics = scratch.theta.shape[1]
     alpha, used, theta = scratch.alpha.reshape(-1), scratch.used.reshape(-1), scratch.theta.reshape(-1)
-    for k in range(len(theta)):  # one long loop over classes and topics: nearly all of it is SIMD code
+    for k in range(n_rows * n_topics):  # one long loop over rows and topics: nearly all of it is SIMD code
         theta[k] = exp_digamma(alpha[k] + used[k])
-    for i in range(n_classes):
+    for row in range(n_rows):
         total = 0.0
         for t in range(n_topics):
-            total += scratch.alpha[i, t] + scratch.used[i, t]
-        scratch.totals[i] = total
-    for i in range(n_classes):
-        scratch.totals[i] = 1.0 / exp_digamma(scratch.totals[i])
+            total += scratch.alpha[row, t] + scratch.used[row, t]
+        scratch.totals[row] = total
+    for row in range(n_rows):
+        scratch.totals[row] = 1.0 / exp_digamma(scratch.totals[row])
     for t in range(n_topics):
         scratch.topic_sums[t] = 0.0
-    for i in range(n_classes):
+    for row in range(n_rows):
+        i = scratch.classes[row]
         if known[i] >= 0:
             for t in range(n_topics):
-                scratch.theta[i, t] *= scratch.totals[i]
+                scratch.theta[row, t] *= scratch.totals[row]
         else:
-            _mix(prior[i], scratch.used[i], scratch.probs[i], scratch.psi, scratch.theta[i])
+            _mix(prior[i], scratch.used[row], scratch.probs[i], scratch.psi, scratch.theta[row])
+        copies = scratch.copies[row]
         for t in range(n_topics):
-            scratch.topic_sums[t] += scratch.theta[i, t]
+            scratch.topic_sums[t] += copies * scratch.theta[row, t]
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
@@ -254,19 +297,21 @@ def _mix(prior: Array, counts: Array, present: float, psi: Array, theta: Array) 
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
-def _token_pass(n_words: int, scratch: _Scratch) -> float:
+def _token_pass(n_rows: int, n_words: int, scratch: _Scratch) -> float:
     """Norm of q(u, z) of every word, and S (maths, eq. 29); returns the change of S."""
-    n_classes, n_topics = scratch.theta.shape
-    dots(scratch.rows[:n_words], scratch.topic_sums, scratch.norms)
+    n_topics = scratch.theta.shape[1]
+    dots(scratch.weights[:n_words], scratch.topic_sums, scratch.norms)
     for n in range(n_words):
         scratch.shares[n] = scratch.counts[n] / scratch.norms[n]
-    weighted_sum(scratch.shares, scratch.rows, n_words, scratch.responses)
+    weighted_sum(scratch.shares, scratch.weights, n_words, scratch.responses)
     change = 0.0
-    for i in range(n_classes):
+    for row in range(n_rows):
+        row_change = 0.0
         for t in range(n_topics):
-            count = scratch.theta[i, t] * scratch.responses[t]
-            change += abs(count - scratch.used[i, t])
-            scratch.pair_counts[i, t] = count
+            count = scratch.theta[row, t] * scratch.responses[t]
+            row_change += abs(count - scratch.used[row, t])
+            scratch.pair_counts[row, t] = count
+        change += scratch.copies[row] * row_change
     return change
 
 
@@ -279,14 +324,16 @@ def _token_bound(n_words: int, scratch: _Scratch) -> float:
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
-def _add_blocks(prior: Array, prior_norms: Array, scratch: _Scratch, log_theta: Array, n_blocks: Array) -> float:
+def _add_blocks(
+    prior: Array, prior_norms: Array, n_rows: int, scratch: _Scratch, log_theta: Array, n_blocks: Array
+) -> float:
     """Count every block by the probability of its state (maths, eq. 30); returns Σ Δ_ij KL(Dir(γ_ij) ‖ Dir(α_ij))."""
-    n_classes, _, n_topics = prior.shape
+    n_topics = prior.shape[2]
     divergence = 0.0
-    for i in range(n_classes):
-        counts = scratch.used[i]
+    for row in range(n_rows):
+        i, counts = scratch.classes[row], scratch.used[row]
         for j in range(2):
-            weight = scratch.probs[i] if j == 1 else 1.0 - scratch.probs[i]
+            weight = scratch.copies[row] * (scratch.probs[i] if j == 1 else 1.0 - scratch.probs[i])
             if weight == 0.0:
                 continue
             psi = scratch.psi[j]
@@ -312,4 +359,4 @@ def _add_words(bags: Bags, entries: NDArray[np.int64], n_words: int, scratch: _S
         share = scratch.shares[n]
         row = word_counts[bags.words[entries[n]]]
         for t in range(len(row)):
-            row[t] += share * scratch.topic_sums[t] * scratch.rows[n, t]
+            row[t] += share * scratch.topic_sums[t] * scratch.weights[n, t]

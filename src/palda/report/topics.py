@@ -48,15 +48,39 @@ def display_words(model: PALDA | CrowdPALDA) -> NDArray[Any]:
 
 
 def state_mixtures(model: PALDA | CrowdPALDA) -> Array:
-    """(classes, 2, topics): expected topic shares given that a class is absent (0) or present (1)."""
+    """(classes, 2, topics): expected topic shares given that a class is absent (0) or present (1).
+
+    If all classes share one absence prior, the shares given absence are those of a document without the class.
+    """
+    mixtures = _prior_means(model)
+    if model.absence == "shared" and len(mixtures) > 1:
+        mixtures[:, 0] = _mixtures_without(model, mixtures)
+    return mixtures
+
+
+def _prior_means(model: PALDA | CrowdPALDA) -> Array:
+    """(classes, 2, topics): E[θ] of each class in each state."""
     prior: Array = model.topic_prior_
-    mixtures: Array = prior / prior.sum(axis=2, keepdims=True)
+    means: Array = prior / prior.sum(axis=2, keepdims=True)
+    return means
+
+
+def _mixtures_without(model: PALDA | CrowdPALDA, means: Array) -> Array:
+    """(classes, topics): expected topic shares of a document given that a class is absent."""
+    if model.profiles_ is None:
+        weights, rates = np.ones(1), model.class_prior_[None]
+    else:
+        weights, rates = model.profiles_.weights, model.profiles_.rates
+    absent = weights[:, None] * (1.0 - rates)  # (profiles, classes)
+    others = absent.T @ rates / np.maximum(absent.sum(axis=0), _TINY)[:, None]  # P(column present | row absent)
+    np.fill_diagonal(others, 0.0)
+    mixtures: Array = means[0, 0] + others @ (means[:, 1] - means[0, 0]) / len(means)
     return mixtures
 
 
 def topic_shares(model: PALDA | CrowdPALDA) -> Array:
     """(topics,): expected share of each topic in the corpus."""
-    mixtures = state_mixtures(model)
+    mixtures = _prior_means(model)
     rates = model.class_prior_[:, None]
     shares: Array = (rates * mixtures[:, 1] + (1.0 - rates) * mixtures[:, 0]).mean(axis=0)
     return shares

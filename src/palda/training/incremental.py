@@ -290,7 +290,7 @@ def _update_topics(
     for _ in range(_MAX_TOPIC_ROUNDS):
         stats = total_statistics(work, params, settings)
         bound = lower_bound(stats, params, settings.annotators)
-        params, _ = update_params(params, past + stats, settings.annotators)
+        params, _ = update_params(params, past + stats, settings)
         if abs(bound - before) < _TOPIC_TOL * abs(bound):
             break
         before = bound

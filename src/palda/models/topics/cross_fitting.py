@@ -58,7 +58,15 @@ def start_params(counts: CountRows, guess: Array, plan: TopicPlan, seed: int) ->
     """Parameters before the first iteration, from initial label probabilities ``guess`` (docs, classes)."""
     class_prior = estimate_base_rates(guess.sum(axis=0), len(guess))
     rng = np.random.default_rng(seed)
-    return first_params(counts, class_prior, plan.n_topics, rng, smoothing=plan.smoothing, guess=guess)
+    return first_params(
+        counts,
+        class_prior,
+        plan.n_topics,
+        rng,
+        smoothing=plan.smoothing,
+        guess=guess,
+        shared_absence=plan.settings.shared_absence,
+    )
 
 
 def fit_topics(shards: Sequence[DocumentShard], starts: Iterable[Params], plan: TopicPlan) -> EMResult:

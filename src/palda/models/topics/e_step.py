@@ -28,13 +28,14 @@ class EStepInputs(NamedTuple):
     annotators: AnnotatorModel | None
     inference: str
     limits: PassLimits
+    shared_absence: bool
 
     @classmethod
     def of(cls, params: Params, settings: EMSettings) -> EStepInputs:
         """Inputs with the word weights computed, before several threads ask for them."""
         slim = replace(params, topic_words=params.word_weights.T, word_counts=None, word_prior=None)
         _ = slim.word_weights
-        return cls(slim, settings.annotators, settings.inference, settings.pass_limits)
+        return cls(slim, settings.annotators, settings.inference, settings.pass_limits, settings.shared_absence)
 
 
 def total_statistics(shards: Sequence[DocumentShard], params: Params, settings: EMSettings) -> SufficientStats:
@@ -109,9 +110,8 @@ def _run_kernel(
     if beliefs is None:
         beliefs = no_beliefs(params.topic_prior.shape[0], params.topic_prior.shape[2], inputs.inference)
     kernel = getattr(kernels.active(), inputs.inference)
-    result: ShardResult = kernel(
-        shard.bags, labels, Topics(params.topic_prior, params.word_weights), inputs.limits, beliefs
-    )
+    topics = Topics(params.topic_prior, params.word_weights, inputs.shared_absence)
+    result: ShardResult = kernel(shard.bags, labels, topics, inputs.limits, beliefs)
     return result
 
 

@@ -32,6 +32,7 @@ class EMSettings:
     engine: Engine
     annotators: AnnotatorModel | None = None
     inference: str = "joint"
+    shared_absence: bool = False  # whether all classes have one absence prior α_0
     max_iter: int = 100
     tol: float = 1e-4
     pass_limits: PassLimits = _PASS_LIMITS
@@ -123,7 +124,7 @@ def run_em(
             break
         previous_bound = bound
         if online is None:
-            params, newton_converged = update_params(params, stats, settings.annotators)  # M-step
+            params, newton_converged = update_params(params, stats, settings)  # M-step
 
     stage.keep(partial(_record, result))
     return result

@@ -12,23 +12,15 @@ from palda.models.topics.parameters import Params, SufficientStats, estimate_bas
 
 if TYPE_CHECKING:
     from palda.data import Array
-    from palda.models.crowd import AnnotatorModel
+    from palda.models.topics.em import EMSettings
 
 
-def update_params(
-    params: Params, stats: SufficientStats, annotators: AnnotatorModel | None = None
-) -> tuple[Params, bool]:
+def update_params(params: Params, stats: SufficientStats, settings: EMSettings) -> tuple[Params, bool]:
     """New parameters, and whether Newton's method converged.
 
     α by Newton's method, β in closed form or q(β) and η when smoothed (maths, eqs. 16, 17 and 19); ξ is the mean of Δ.
     """
-    n_classes, _, n_topics = params.topic_prior.shape
-    fitted = fit_dirichlet(
-        params.topic_prior.reshape(n_classes * 2, n_topics),
-        stats.log_theta.reshape(n_classes * 2, n_topics),
-        stats.n_blocks.ravel(),
-    )
-    converged = fitted.converged
+    topic_prior, converged = _update_topic_prior(params.topic_prior, stats, shared_absence=settings.shared_absence)
     counts = np.ascontiguousarray(stats.word_counts.T)
     word_counts: Array | None = None
     word_prior: float | None = None
@@ -43,11 +35,11 @@ def update_params(
         word_prior, prior_converged = fit_symmetric_dirichlet(params.word_prior, log_sum, *word_counts.shape)
         topic_words = word_counts / totals
         converged = converged and prior_converged
-    belief = params.annotators
+    belief, annotators = params.annotators, settings.annotators
     if annotators is not None and belief is not None and stats.vote_counts.size:
         belief = annotators.update(stats.vote_counts, belief)
     updated = Params(
-        topic_prior=fitted.value.reshape(params.topic_prior.shape),
+        topic_prior=topic_prior,
         topic_words=topic_words,
         class_prior=estimate_base_rates(stats.label_sums, stats.n_docs),
         word_counts=word_counts,
@@ -55,6 +47,23 @@ def update_params(
         annotators=belief,
     )
     return updated, converged
+
+
+def _update_topic_prior(topic_prior: Array, stats: SufficientStats, *, shared_absence: bool) -> tuple[Array, bool]:
+    """α (classes, 2, topics), and whether Newton's method converged (maths, eqs. 16 and 63)."""
+    if not shared_absence:
+        n_rows = topic_prior.shape[0] * 2
+        fitted = fit_dirichlet(
+            topic_prior.reshape(n_rows, -1), stats.log_theta.reshape(n_rows, -1), stats.n_blocks.ravel()
+        )
+        return fitted.value.reshape(topic_prior.shape), fitted.converged
+    fitted = fit_dirichlet(
+        np.concatenate((topic_prior[:, 1], topic_prior[:1, 0])),
+        np.concatenate((stats.log_theta[:, 1], stats.log_theta[:, 0].sum(axis=0, keepdims=True))),
+        np.append(stats.n_blocks[:, 1], stats.n_blocks[:, 0].sum()),
+    )
+    absence = np.broadcast_to(fitted.value[-1], topic_prior[:, 0].shape)
+    return np.stack((absence, fitted.value[:-1]), axis=1), fitted.converged
 
 
 def implied_stats(params: Params, n_docs: float, n_tokens: float, vote_counts: Array | None = None) -> SufficientStats:

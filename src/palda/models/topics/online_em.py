@@ -82,7 +82,7 @@ class OnlinePasses:
                 yield stats
 
         total = tree_sum(steps())
-        params, newton_converged = update_params(self.params, total, self.settings.annotators)
+        params, newton_converged = update_params(self.params, total, self.settings)
         bound = lower_bound(replace(total, n_docs=0), params, self.settings.annotators) + sum(absent)
         return params, total, bound, all(converged) and newton_converged
 
@@ -94,7 +94,7 @@ class OnlinePasses:
         mean = _moving_average(self.mean, stats, rho, rho * self.n_docs / max(stats.n_docs, 1))
         self.votes[number] = stats.n_docs, stats.vote_counts
         self.mean = replace(mean, n_docs=self.n_docs, vote_counts=self._vote_counts())
-        updated, converged = update_params(self.params, self.mean, self.settings.annotators)
+        updated, converged = update_params(self.params, self.mean, self.settings)
         self.params = updated if self._updates_prior() else replace(updated, word_prior=self.params.word_prior)
         return stats, converged
 

@@ -22,18 +22,29 @@ _NOISE = 0.1  # no two topics start equal, even if two classes or documents are
 _RIDGE = 1e-3  # of the mean diagonal: classes that always occur together share their words
 _DOCS_PER_TOPIC, _TOKENS_PER_TOPIC = 10, 500
 _MIN_TOPICS, _MAX_TOPICS = 10, 160
+_TOPICS_BESIDE_WORDS, _TOPICS_TO_READ = 40, 20
 _MIN_MASS = 1e-9  # share of all tokens below which a block gets no topic of its own
 
 
-def default_n_topics(counts: CountRows, n_classes: int) -> int:
-    """Default number of topics: one per ten documents and 500 tokens, at most 160, at least one more than classes.
+def default_n_topics(counts: CountRows, n_classes: int, label_prior: str | None) -> int:
+    """Default number of topics: at most one per ten documents and 500 tokens, but at least ten.
 
-    On the five public data sets more topics predict held-out labels better, up to about 160. Fewer topics than classes
-    do badly, because a class without a topic of its own cannot be told from others.
+    Labels from topics alone (``"topics"``, ``"base_rate"``): up to 160, and at least one more than there are classes.
+    On the five public data sets more topics predict held-out labels better, up to about 160; a class without a topic of
+    its own cannot be told from others. Topics beside words (``"stacked"``): 40, or one more than there are classes, up
+    to 160. With 20, 40, 60 and 160 topics the log-likelihood of held-out training documents was, in nats per label,
+    scene -.173 each time, yeast -.435 -.436 -.436 -.435, enron -.126 each time, Reuters -.041 each time; bibtex, which
+    has 159 classes, -.0399 -.0397 and, with 80 and 160, -.0396 -.0394. Topics that only people read: 20.
     """
-    tokens = float(word_totals(counts).sum())
-    supported = min(counts.shape[0] / _DOCS_PER_TOPIC, tokens / _TOKENS_PER_TOPIC, _MAX_TOPICS)
-    return max(int(supported), n_classes + 1, _MIN_TOPICS)
+    n_docs, tokens = counts.shape[0], float(word_totals(counts).sum())
+    supported = min(n_docs / _DOCS_PER_TOPIC, tokens / _TOKENS_PER_TOPIC)
+    if label_prior in ("topics", "base_rate"):
+        wanted = max(min(supported, _MAX_TOPICS), min(n_classes + 1, n_docs))
+    elif label_prior == "stacked":
+        wanted = max(min(supported, _TOPICS_BESIDE_WORDS), min(n_classes + 1, n_docs, _MAX_TOPICS))
+    else:
+        wanted = min(supported, _TOPICS_TO_READ)
+    return max(int(wanted), _MIN_TOPICS)
 
 
 def first_params(
@@ -44,6 +55,7 @@ def first_params(
     *,
     smoothing: bool,
     guess: Array | None = None,
+    shared_absence: bool = False,
 ) -> Params:
     """Parameters before the first E-step.
 
@@ -58,14 +70,14 @@ def first_params(
     topic_prior = np.full((n_classes, 2, n_topics), START_TOPIC_PRIOR)
     own = np.zeros((0, counts.shape[1]))
     if guess is not None:
-        own = _own_topics(counts, lengths, guess, topic_prior)
+        own = _own_topics(counts, lengths, guess, topic_prior, shared_absence=shared_absence)
     topics = np.concatenate((own, _random_documents(counts, lengths, n_topics - len(own), rng)))
     topics = _normalised(topics) + _CORPUS_SHARE * _normalised(overall[None])
     topics *= 1.0 + _NOISE * rng.random(topics.shape)
     return _params(topic_prior, _normalised(topics), class_prior, overall, smoothing)
 
 
-def _own_topics(counts: CountRows, lengths: Array, guess: Array, topic_prior: Array) -> Array:
+def _own_topics(counts: CountRows, lengths: Array, guess: Array, topic_prior: Array, *, shared_absence: bool) -> Array:
     """(at most T, words): topics of single blocks; their entries of ``topic_prior`` are raised in place."""
     n_topics = topic_prior.shape[2]
     rates = _block_rates(counts, lengths, guess)
@@ -78,6 +90,8 @@ def _own_topics(counts: CountRows, lengths: Array, guess: Array, topic_prior: Ar
     topic_prior[present, 1, np.arange(len(present))] += _OWN_TOPIC_PRIOR
     topic_prior[:, 0, len(present) : len(present) + len(shared)] += _OWN_TOPIC_PRIOR
     topic_prior[absent, 0, len(present) + len(shared) + np.arange(len(absent))] += _OWN_TOPIC_PRIOR
+    if shared_absence:
+        topic_prior[:, 0] = topic_prior[:, 0].mean(axis=0)
     return np.concatenate((rates[present, 1], shared, rates[absent, 0]))
 
 
