@@ -13,9 +13,10 @@ from scipy.special import logsumexp
 from palda import simulate
 from palda.data import Votes
 from palda.estimators import ANNOTATOR_MODELS
-from palda.kernels import LabelSetResult, compiled, reference
+from palda.kernels import LabelSetResult, VoteArrays, compiled, reference
 from palda.models.crowd import (
     CrowdSettings,
+    CrowdState,
     ProfilePrior,
     Profiles,
     TwoCoinModel,
@@ -71,24 +72,63 @@ def test_the_posterior_is_that_of_enumerating_all_label_sets(
     log_odds, known, profiles = random_case(0, 20, 5, n_profiles, 2.0)
     found = profile_e_step(log_odds, known, profiles)
     by_hand = [enumerated(log_odds[d], known[d], profiles) for d in range(20)]
-    for d, (labels, shares, log_likelihood, _) in enumerate(by_hand):
+    for d, (labels, _, log_likelihood, _) in enumerate(by_hand):
         np.testing.assert_allclose(found.label_probs[d], labels, rtol=1e-12)
-        np.testing.assert_allclose(found.profile_probs[d], shares, rtol=1e-12)
         assert found.log_likelihoods[d] == pytest.approx(log_likelihood, rel=1e-12)
     np.testing.assert_allclose(found.stats.profile_sums, sum(case[1] for case in by_hand))
     np.testing.assert_allclose(found.stats.label_sums, sum(case[3] for case in by_hand))
 
 
+def random_votes(seed: int, n_docs: int, n_classes: int) -> Votes:
+    """Votes of five annotators; some documents have none."""
+    rng = np.random.default_rng(seed)
+    table = rng.integers(0, 2, (n_docs, 5, n_classes))
+    table[rng.random(table.shape) < 0.6] = -1
+    table[:: n_docs // 3] = -1
+    return Votes.from_array(table)
+
+
 @pytest.mark.parametrize(
-    ("n_classes", "n_profiles", "nats"), [(1, 1, 1.0), (7, 4, 3.0), (64, 9, 30.0), (130, 6, 1000.0)]
+    ("n_docs", "n_classes", "n_profiles", "nats"),
+    [(30, 1, 1, 1.0), (33, 7, 4, 3.0), (70, 64, 9, 30.0), (32, 130, 6, 1000.0)],
 )
-def test_compiled_equals_reference(n_classes: int, n_profiles: int, nats: float) -> None:
-    log_odds, known, profiles = random_case(1, 30, n_classes, n_profiles, nats)
-    arguments = (log_odds, known, np.log(profiles.weights), np.ascontiguousarray(profiles.rates.T))
+@pytest.mark.parametrize("given", ["evidence", "votes", "both", "both, rates per class"])
+def test_compiled_equals_reference(n_docs: int, n_classes: int, n_profiles: int, nats: float, given: str) -> None:
+    log_odds, known, profiles = random_case(1, n_docs, n_classes, n_profiles, nats)
+    votes = random_votes(2, n_docs, n_classes)
+    n_columns = n_classes if "per class" in given else 1
+    log_ratios = nats / 5 * np.random.default_rng(3).standard_normal((5, n_columns, 2))
+    arrays = VoteArrays(votes.doc_starts, votes.annotator, votes.label, votes.value)
+    arguments = (
+        VoteArrays(*(column[:0] for column in arrays)) if given == "evidence" else arrays,
+        log_ratios,
+        log_odds[:0] if given == "votes" else log_odds,
+        known,
+        profiles.weights,
+        np.ascontiguousarray(profiles.rates.T),
+    )
     result, truth = compiled.label_sets(*arguments), reference.label_sets(*arguments)
     for name in LabelSetResult._fields:
         left, right = getattr(result, name), getattr(truth, name)
-        np.testing.assert_allclose(left, right, rtol=1e-11, atol=1e-13, err_msg=name)
+        np.testing.assert_allclose(left, right, rtol=1e-10, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("annotators", list(ANNOTATOR_MODELS))
+def test_votes_give_the_same_posterior_and_counts_as_their_evidence(annotators: str) -> None:
+    model = ANNOTATOR_MODELS[annotators]()
+    votes = random_votes(4, 50, 6)
+    _, known, profiles = random_case(5, 50, 6, 3, 1.0)
+    counts = model.count(votes, np.random.default_rng(6).random((50, 6)))
+    belief = model.update(counts, model.start(5, 6))
+    settings = CrowdSettings(model, max_iter=1)
+    fused = fit_crowd(cut_votes(votes, known), CrowdState(belief, profiles, ProfilePrior.vague(6)), settings)
+    evidence = model.evidence(votes, belief)
+    found = profile_e_step(evidence.log_odds, known, profiles)
+    np.testing.assert_allclose(fused.label_probs, found.label_probs, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(fused.vote_counts, model.count(votes, found.label_probs), rtol=1e-10)
+    objective = found.log_likelihoods.sum() + evidence.absent.sum() - model.divergence(belief)
+    objective += profile_log_prior(profiles, ProfilePrior.vague(6))
+    assert fused.log_likelihoods[0] == pytest.approx(objective, rel=1e-12)
 
 
 def test_a_known_label_is_the_limit_of_overwhelming_evidence() -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from palda.kernels import Bags, Beliefs, ClassWordProbs, Labels, PassLimits, Topics, compiled
+from palda.kernels import Bags, Beliefs, ClassWordProbs, Labels, PassLimits, Topics, VoteArrays, compiled
 
 N_DOCS, N_CLASSES, N_TOPICS, N_WORDS = 12, 4, 5, 40
 N_RUNS = 300
@@ -20,7 +20,9 @@ class Inputs(NamedTuple):
     log_odds: np.ndarray
     topics: Topics
     class_word_probs: ClassWordProbs
-    log_weights: np.ndarray
+    votes: VoteArrays
+    log_ratios: np.ndarray
+    weights: np.ndarray
     rates: np.ndarray
 
 
@@ -34,7 +36,14 @@ def inputs() -> Inputs:
         rng.normal(size=(N_DOCS, N_CLASSES)),
         Topics(rng.uniform(0.1, 2.0, (N_CLASSES, 2, N_TOPICS)), rng.dirichlet(np.ones(N_WORDS), N_TOPICS).T.copy()),
         ClassWordProbs(*rng.dirichlet(np.ones(N_WORDS), (2, N_CLASSES)).transpose(0, 2, 1).copy()),
-        np.log(rng.dirichlet(np.ones(9))),
+        VoteArrays(
+            3 * np.arange(N_DOCS + 1),
+            rng.integers(0, 4, 3 * N_DOCS).astype(np.int32),
+            rng.integers(0, N_CLASSES, 3 * N_DOCS).astype(np.int32),
+            rng.integers(0, 2, 3 * N_DOCS).astype(np.int8),
+        ),
+        rng.normal(size=(4, 1, 2)),
+        rng.dirichlet(np.ones(9)),
         rng.uniform(0.05, 0.95, (N_CLASSES, 9)),
     )
 
@@ -56,7 +65,7 @@ def run_kernel(kernel: str, given: Inputs) -> Any:
         return compiled.mean_field(given.bags, Labels(given.known, given.log_odds), given.topics, limits, beliefs)
     if kernel == "explain_away":
         return compiled.explain_away(given.bags, given.log_odds, np.ones(N_DOCS), given.class_word_probs, limits)
-    return compiled.label_sets(given.log_odds, given.known, given.log_weights, given.rates)
+    return compiled.label_sets(given.votes, given.log_ratios, given.log_odds, given.known, given.weights, given.rates)
 
 
 def results_at_many_addresses(kernel: str) -> Iterator[bytes]:

@@ -48,6 +48,19 @@ def test_log_is_right_to_two_units_in_the_last_place(low: float, high: float) ->
     np.testing.assert_allclose(over_array(special.log, x), np.log(x), rtol=5e-16, atol=0)
 
 
+def test_exponent_and_mantissa_are_those_of_frexp() -> None:
+    x = np.concatenate((log_spaced(1e-307, 1e307), [1.0, 2.0, 0.5]))
+    mantissas, exponents = np.frexp(x)  # mantissas in [½, 1)
+    np.testing.assert_array_equal(over_array(special.exponent, x), exponents - 1)
+    np.testing.assert_array_equal(over_array(special.mantissa, x), 2 * mantissas)
+
+
+def test_powers_of_two_are_exact_and_zero_below_their_range() -> None:
+    k = np.arange(-1000.0, 1001.0)
+    np.testing.assert_array_equal(over_array(special.power_of_two, k), np.exp2(k))
+    np.testing.assert_array_equal(over_array(special.power_of_two, np.array([-1001.0, -5000.0])), 0.0)
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs"), [(special.digamma, scipy_special.digamma), (special.log_gamma, scipy_special.gammaln)]
 )

@@ -22,6 +22,7 @@ from palda.kernels.arrays import (
     PassLimits,
     ShardResult,
     Topics,
+    VoteArrays,
     WordEvidence,
 )
 
@@ -38,6 +39,7 @@ __all__ = [
     "PassLimits",
     "ShardResult",
     "Topics",
+    "VoteArrays",
     "WordEvidence",
     "active",
 ]

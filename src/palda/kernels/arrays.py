@@ -114,14 +114,25 @@ class WordEvidence(NamedTuple):
     """Documents that had not converged after the maximum number of passes."""
 
 
+class VoteArrays(NamedTuple):
+    """Votes on some documents; document d owns ``starts[d]:starts[d + 1]``. Without votes all arrays are empty."""
+
+    starts: NDArray[np.int64]
+    annotators: NDArray[np.int32]
+    classes: NDArray[np.int32]
+    values: NDArray[np.int8]
+
+
 class LabelSetResult(NamedTuple):
-    """Posterior of labels and profiles per document, and sums over documents."""
+    """Posterior of the labels per document, and sums over documents and votes."""
 
     label_probs: NDArray[np.float64]
     """Δ, (docs, classes)."""
-    profile_probs: NDArray[np.float64]
-    """(docs, profiles): posterior of the profiles."""
     log_likelihoods: NDArray[np.float64]
     """(docs,): log p(evidence), less its log-likelihood if every class were absent."""
+    profile_sums: NDArray[np.float64]
+    """(profiles,): Σ_d r_m."""
     label_sums: NDArray[np.float64]
     """(classes, profiles): Σ_d r_m Δ_mi."""
+    present_votes: NDArray[np.float64]
+    """(annotators, classes or 1, 2): Σ Δ over the votes of each annotator and value."""

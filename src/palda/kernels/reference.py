@@ -21,6 +21,7 @@ from palda.kernels.arrays import (
     PassLimits,
     ShardResult,
     Topics,
+    VoteArrays,
     WordEvidence,
 )
 
@@ -337,28 +338,41 @@ def word_evidence(present: Array, absent: Array, Delta: Array) -> Array:
     return evidence
 
 
-def label_sets(log_odds: Array, known: NDArray[np.int8], log_weights: Array, rates: Array) -> LabelSetResult:
-    """Posterior of labels under a mixture of profiles, label sets summed out (maths, eq. 43).
+def label_sets(
+    votes: VoteArrays, log_ratios: Array, evidence: Array, known: NDArray[np.int8], weights: Array, rates: Array
+) -> LabelSetResult:
+    """Posterior of labels under a mixture of profiles, label sets summed out (maths, eqs. 37, 38 and 43).
 
-    ``rates`` is (classes, profiles). Evidence enters as two weights per class, the larger scaled to 1.
+    ``log_ratios`` (annotators, classes or 1, 2) is what a vote of each value adds to the log-odds of "present",
+    ``evidence`` (documents, classes) is added to that, unless it is empty. ``rates`` is (classes, profiles). Evidence
+    enters as two weights per class, the larger scaled to 1.
     """
-    n_docs, n_classes = log_odds.shape
-    n_profiles = len(log_weights)
+    n_docs, n_classes = known.shape
     label_probs = np.empty((n_docs, n_classes))
-    profile_probs = np.empty((n_docs, n_profiles))
     log_likelihoods = np.empty(n_docs)
-    label_sums = np.zeros((n_classes, n_profiles))
+    profile_sums = np.zeros(len(weights))
+    label_sums = np.zeros((n_classes, len(weights)))
+    present_votes = np.zeros(log_ratios.size)
+    columns = votes.classes if log_ratios.shape[1] > 1 else np.zeros_like(votes.classes)
+    cells = (votes.annotators * log_ratios.shape[1] + columns) * 2 + votes.values
     for d in range(n_docs):
+        rows = slice(*votes.starts[d : d + 2]) if len(votes.starts) else slice(0)
+        log_odds = evidence[d].copy() if len(evidence) else np.zeros(n_classes)
+        np.add.at(log_odds, votes.classes[rows], log_ratios.ravel()[cells[rows]])
         unknown = known[d] < 0
-        log_scale = np.where(unknown, np.maximum(log_odds[d], 0.0), np.where(known[d] == 1, log_odds[d], 0.0))
-        present = np.where(unknown, np.exp(np.minimum(log_odds[d], 0.0)), known[d] == 1)
-        absent = np.where(unknown, np.exp(np.minimum(-log_odds[d], 0.0)), known[d] == 0)
+        log_scale = np.where(unknown, np.maximum(log_odds, 0.0), np.where(known[d] == 1, log_odds, 0.0))
+        present = np.where(unknown, np.exp(np.minimum(log_odds, 0.0)), known[d] == 1)
+        absent = np.where(unknown, np.exp(np.minimum(-log_odds, 0.0)), known[d] == 0)
         factors = np.maximum(absent[:, None] * (1.0 - rates) + present[:, None] * rates, MIN_FACTOR)
-        scores = log_weights + np.log(factors).sum(axis=0)
+        scores = np.log(weights) + np.log(factors).sum(axis=0)
         shares = np.exp(scores - scores.max())
-        profile_probs[d] = shares / shares.sum()
-        joint = profile_probs[d] * present[:, None] * rates / factors
+        log_likelihoods[d] = log_scale.sum() + scores.max() + np.log(shares.sum())
+        shares /= shares.sum()
+        joint = shares * present[:, None] * rates / factors
+        profile_sums += shares
         label_sums += joint
         label_probs[d] = np.where(unknown, np.minimum(joint.sum(axis=1), 1.0), known[d])
-        log_likelihoods[d] = log_scale.sum() + scores.max() + np.log(shares.sum())
-    return LabelSetResult(label_probs, profile_probs, log_likelihoods, label_sums)
+        np.add.at(present_votes, cells[rows], label_probs[d, votes.classes[rows]])
+    return LabelSetResult(
+        label_probs, log_likelihoods, profile_sums, label_sums, present_votes.reshape(log_ratios.shape)
+    )

@@ -43,6 +43,8 @@ _LN2 = 0.6931471805599453
 _INTEGER_SHIFT = 6755399441055744.0  # 1.5 · 2^52: added to an integer, it leaves the integer in the low bits
 _TWO_TO_52 = 4503599627370496.0
 _TWO_TO_52_BITS = np.uint64(0x4330000000000000)
+_ONE_BITS = np.uint64(0x3FF0000000000000)
+_MANTISSA_BITS = np.uint64(0x000FFFFFFFFFFFFF)
 _ONE_LESS_SQRT_HALF = np.uint64(0x3FF0000000000000 - 0x3FE6A09E667F3BCD)
 _HALF_LOG_2PI = 0.9189385332046727
 
@@ -90,6 +92,25 @@ def log(x: float) -> float:
     series = series * z + 1.0 / 5.0
     series = series * z + 1.0 / 3.0
     return float(exponent * _LN2 + 2.0 * (s + s * z * series))
+
+
+@njit(nogil=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
+def exponent(x: float) -> float:
+    """k of x = m 2^k, 1 ≤ m < 2, for a positive normal number x."""
+    return float(_float((_bits(x) >> np.uint64(52)) | _TWO_TO_52_BITS) - (_TWO_TO_52 + 1023.0))
+
+
+@njit(nogil=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
+def mantissa(x: float) -> float:
+    """m of x = m 2^k, 1 ≤ m < 2, for a positive normal number x."""
+    return float(_float((_bits(x) & _MANTISSA_BITS) | _ONE_BITS))
+
+
+@njit(nogil=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
+def power_of_two(k: float) -> float:
+    """2^k for an integer k ≤ 1000; 0 below -1000."""
+    power = _float((_bits(max(k, -1000.0) + _INTEGER_SHIFT) + np.uint64(1023)) << np.uint64(52))
+    return float(power) if k >= -1000.0 else 0.0
 
 
 @njit(nogil=True, error_model="numpy", fastmath=_FUSED, forceinline=True)

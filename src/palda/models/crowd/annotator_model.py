@@ -82,11 +82,20 @@ class AnnotatorModel(Protocol):
     def start(self, n_annotators: int, n_classes: int, prior: AnnotatorHistory | None = None) -> AnnotatorBelief:
         """Beliefs before the first vote: a little better than chance, or the annotators' history."""
 
+    def log_rates(self, belief: AnnotatorBelief) -> Array:
+        """(annotators, classes or 1, states or 1, 2): logarithms of the rates of correct and wrong votes."""
+
     def evidence(self, votes: Votes, belief: AnnotatorBelief) -> VoteEvidence:
         """Log-likelihoods of the votes for each label."""
 
     def count(self, votes: Votes, label_probs: Array) -> Array:
         """Expected (correct, wrong) votes behind each rate; counts of two shards add up."""
+
+    def counts(self, n_votes: Array, present_votes: Array) -> Array:
+        """The same, from the votes per annotator, class and value: their number, and how many are on present classes.
+
+        Both tables are (annotators, classes or 1, 2).
+        """
 
     def update(self, counts: Array, belief: AnnotatorBelief) -> AnnotatorBelief:
         """Beliefs that maximise the bound, given the counts."""
@@ -119,13 +128,21 @@ class CoinModel:
             raise ValueError(f"the annotator prior has {len(own)} annotators, but the votes have {n_annotators}")
         return AnnotatorBelief(np.where(np.isnan(own), pool, own), pool, own)
 
+    def log_rates(self, belief: AnnotatorBelief) -> Array:
+        """E[log rate] of correct and wrong votes."""
+        return by_class_and_state(expected_logs(belief.posterior))
+
     def evidence(self, votes: Votes, belief: AnnotatorBelief) -> VoteEvidence:
         """Σ_k E[log p(vote | λ)] over the votes that exist (maths, eq. 37)."""
-        return _vote_evidence(votes, by_class_and_state(expected_logs(belief.posterior)))
+        return _vote_evidence(votes, self.log_rates(belief))
 
     def count(self, votes: Votes, label_probs: Array) -> Array:
         """(annotators, ..., 2): expected correct and wrong votes behind each rate (maths, eq. 38)."""
-        counts = _vote_counts(votes, label_probs, by_class=self.by_class)
+        return self.counts(*_cell_sums(votes, label_probs, by_class=self.by_class))
+
+    def counts(self, n_votes: Array, present_votes: Array) -> Array:
+        """The same, from votes per annotator, class and value."""
+        counts = _correct_and_wrong(n_votes, present_votes)
         if not self.by_class:
             counts = counts[:, 0]
         return counts if self.by_state else counts.sum(axis=-2)
@@ -182,14 +199,22 @@ class PublishedCoin:
         rates = np.tile(_START_RATES, (n_annotators, 1))
         return AnnotatorBelief(rates, np.array(_START_RATES), np.full_like(rates, np.nan))
 
+    def log_rates(self, belief: AnnotatorBelief) -> Array:
+        """log ρ and log(1 - ρ)."""
+        rates = belief.posterior / belief.posterior.sum(axis=-1, keepdims=True)
+        return by_class_and_state(np.log(rates))
+
     def evidence(self, votes: Votes, belief: AnnotatorBelief) -> VoteEvidence:
         """Σ_k log p(vote | λ) over the votes that exist (maths, eq. 6)."""
-        rates = belief.posterior / belief.posterior.sum(axis=-1, keepdims=True)
-        return _vote_evidence(votes, by_class_and_state(np.log(rates)))
+        return _vote_evidence(votes, self.log_rates(belief))
 
     def count(self, votes: Votes, label_probs: Array) -> Array:
         """(annotators, 2): expected numbers of correct and wrong votes."""
-        counts: Array = _vote_counts(votes, label_probs, by_class=False).sum(axis=(1, 2))
+        return self.counts(*_cell_sums(votes, label_probs, by_class=False))
+
+    def counts(self, n_votes: Array, present_votes: Array) -> Array:
+        """The same, from votes per annotator and value."""
+        counts: Array = _correct_and_wrong(n_votes, present_votes).sum(axis=(1, 2))
         return counts
 
     def update(self, counts: Array, belief: AnnotatorBelief) -> AnnotatorBelief:
@@ -233,15 +258,25 @@ def _vote_evidence(votes: Votes, log_rates: Array) -> VoteEvidence:
     return VoteEvidence(present.reshape(shape), absent.reshape(shape))
 
 
-def _vote_counts(votes: Votes, label_probs: Array, *, by_class: bool) -> Array:
+def votes_per_cell(votes: Votes, n_columns: int) -> Array:
+    """(annotators, classes or 1, 2): number of votes per annotator, class if there is more than a column, and value."""
+    shape = (votes.n_annotators, n_columns, 2)
+    n_votes = np.bincount(_vote_cells(votes, n_columns), minlength=int(np.prod(shape)))
+    return n_votes.reshape(shape).astype(np.float64)
+
+
+def _cell_sums(votes: Votes, label_probs: Array, *, by_class: bool) -> tuple[Array, Array]:
+    """(annotators, classes or 1, 2): number of votes per cell, and the expected number on classes that are present."""
+    n_votes = votes_per_cell(votes, votes.n_classes if by_class else 1)
+    cell = _vote_cells(votes, n_votes.shape[1])
+    present: Array = np.bincount(cell, np.ravel(label_probs)[votes.pair], minlength=n_votes.size)
+    return n_votes, present.reshape(n_votes.shape)
+
+
+def _correct_and_wrong(n_votes: Array, present_votes: Array) -> Array:
     """Expected numbers of votes, (annotators, classes or 1, states, 2): absent or present, correct or wrong."""
-    shape = (votes.n_annotators, votes.n_classes if by_class else 1, 2)
-    cell = _vote_cells(votes, shape[1])
-    n_cells = int(np.prod(shape))
-    total = np.bincount(cell, minlength=n_cells)
-    present = np.bincount(cell, np.ravel(label_probs)[votes.pair], minlength=n_cells)
-    absent = np.maximum(total - present, 0.0)  # a difference of sums may fall below 0 by rounding
-    return np.stack((absent.reshape(shape), present.reshape(shape)[..., ::-1]), axis=2)
+    absent_votes = np.maximum(n_votes - present_votes, 0.0)  # a difference of sums may fall below 0 by rounding
+    return np.stack((absent_votes, present_votes[..., ::-1]), axis=2)
 
 
 def _vote_cells(votes: Votes, n_classes: int) -> NDArray[np.int64]:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from scipy.special import expit
 
 from palda.data import Votes, even_ranges, vote_blocks
 from palda.engine import Threads
-from palda.models.crowd.annotator_model import AnnotatorBelief, PublishedCoin
+from palda.models.crowd.annotator_model import AnnotatorBelief, PublishedCoin, votes_per_cell
 from palda.models.crowd.label_sets import (
     ProfilePrior,
     Profiles,
     ProfileStats,
+    SetPosterior,
+    VoteTable,
     initial_profiles,
     profile_e_step,
     profile_log_prior,
@@ -93,15 +95,18 @@ class CrowdFit:
 
 @dataclass(frozen=True)
 class _CrowdStats:
-    """Additive statistics of the E-step of a shard; ``votes`` is None without votes."""
+    """Additive statistics of the E-step of a shard."""
 
     profiles: ProfileStats
-    votes: Array | None
-    log_likelihood: float
+    present_votes: Array  # (annotators, classes or 1, 2): expected number of votes on classes that are present
+    log_likelihood: float  # of the votes, relative to that if every class were absent
 
     def __add__(self, other: _CrowdStats) -> _CrowdStats:
-        votes = None if self.votes is None or other.votes is None else self.votes + other.votes
-        return _CrowdStats(self.profiles + other.profiles, votes, self.log_likelihood + other.log_likelihood)
+        return _CrowdStats(
+            self.profiles + other.profiles,
+            self.present_votes + other.present_votes,
+            self.log_likelihood + other.log_likelihood,
+        )
 
 
 def cut_votes(
@@ -194,48 +199,61 @@ def fit_crowd(shards: Sequence[VoteShard], start: CrowdState, settings: CrowdSet
     so any state can be the start: that of an earlier fit, or one fitted to other evidence.
     """
     model, state = settings.annotators, start
+    n_votes = _votes_per_cell(shards, state, settings)
     objectives: list[float] = []
     while True:
         stats, label_probs = _e_step(shards, state, settings)
-        log_priors = profile_log_prior(state.profiles, state.prior) - model.divergence(state.belief)
-        objective = stats.log_likelihood + log_priors
+        objective = stats.log_likelihood + _log_likelihood_if_absent(n_votes, state, settings)
+        objective += profile_log_prior(state.profiles, state.prior) - model.divergence(state.belief)
         growth = (objective - objectives[-1]) / max(abs(objective), 1.0) if objectives else np.inf
         objectives.append(objective)
         converged = bool(growth < settings.tol)
+        counts = np.empty(0) if n_votes is None else model.counts(n_votes, stats.present_votes)
         if converged or len(objectives) >= settings.max_iter:
-            counts = np.empty(0) if stats.votes is None else stats.votes
             return CrowdFit(state, np.concatenate(label_probs), counts, np.array(objectives), converged)
         state = replace(
             state,
-            belief=state.belief if stats.votes is None else model.update(stats.votes, state.belief),
+            belief=state.belief if n_votes is None else model.update(counts, state.belief),
             profiles=profile_m_step(stats.profiles, state.prior) if settings.learn_profiles else state.profiles,
         )
 
 
+def _votes_per_cell(shards: Sequence[VoteShard], state: CrowdState, settings: CrowdSettings) -> Array | None:
+    """(annotators, classes or 1, 2): number of votes per annotator, class and value; None without votes."""
+    if shards[0].source is None:
+        return None
+    n_columns = settings.annotators.log_rates(state.belief).shape[1]
+    return reduce(np.add, (votes_per_cell(cast("Votes", shard.votes), n_columns) for shard in shards))
+
+
+def _log_likelihood_if_absent(n_votes: Array | None, state: CrowdState, settings: CrowdSettings) -> float:
+    """Log-likelihood of the votes if every class were absent."""
+    if n_votes is None:
+        return 0.0
+    return float(np.sum(n_votes * settings.annotators.log_rates(state.belief)[:, :, 0]))  # "no" is correct
+
+
+def _log_ratios(belief: AnnotatorBelief, settings: CrowdSettings) -> Array:
+    """(annotators, classes or 1, 2): what a vote of each value adds to the log-odds of "present"."""
+    log_rates = settings.annotators.log_rates(belief)
+    return np.ascontiguousarray(log_rates[:, :, -1, ::-1] - log_rates[:, :, 0])
+
+
 def _e_step(shards: Sequence[VoteShard], state: CrowdState, settings: CrowdSettings) -> tuple[_CrowdStats, list[Array]]:
     """Statistics of all shards, and Δ of each shard."""
+    log_ratios = _log_ratios(state.belief, settings)
 
-    def shard_e_step(shard: VoteShard) -> tuple[_CrowdStats, Array]:
+    def shard_e_step(shard: VoteShard) -> SetPosterior:
         votes = shard.votes
-        log_odds, if_absent = _evidence(votes, shard, state.belief, settings)
-        labels = profile_e_step(log_odds, shard.known, state.profiles)
-        counts = None if votes is None else settings.annotators.count(votes, labels.label_probs)
-        log_likelihood = float(labels.log_likelihoods.sum()) + if_absent
-        return _CrowdStats(labels.stats, counts, log_likelihood), labels.label_probs
+        table = None if votes is None else VoteTable(votes, log_ratios)
+        return profile_e_step(shard.extra, shard.known, state.profiles, table)
 
-    parts = list(settings.engine.map(shard_e_step, shards))
-    return reduce(_CrowdStats.__add__, (stats for stats, _ in parts)), [label_probs for _, label_probs in parts]
-
-
-def _evidence(
-    votes: Votes | None, shard: VoteShard, belief: AnnotatorBelief, settings: CrowdSettings
-) -> tuple[Array, float]:
-    """Log-odds of votes and other evidence, and the log-likelihood of the votes if every class were absent."""
-    if votes is None:
-        return np.zeros(shard.known.shape) if shard.extra is None else shard.extra, 0.0
-    evidence = settings.annotators.evidence(votes, belief)
-    log_odds = evidence.log_odds if shard.extra is None else evidence.log_odds + shard.extra
-    return log_odds, float(evidence.absent.sum())
+    label_probs, stats = [], []
+    for posterior in settings.engine.map(shard_e_step, shards):
+        label_probs.append(posterior.label_probs)
+        log_likelihood = float(posterior.log_likelihoods.sum())
+        stats.append(_CrowdStats(posterior.stats, posterior.present_votes, log_likelihood))
+    return reduce(_CrowdStats.__add__, stats), label_probs
 
 
 def label_posterior(
@@ -249,8 +267,11 @@ def votes_as_evidence(shards: Sequence[VoteShard], belief: AnnotatorBelief, sett
     """The shards with their votes turned into fixed evidence; EM on them does not update the annotators."""
 
     def fixed(shard: VoteShard) -> VoteShard:
-        log_odds, _ = _evidence(shard.votes, shard, belief, settings)
-        return VoteShard(None, shard.known, log_odds)
+        votes = shard.votes
+        if votes is None:
+            return shard
+        log_odds = settings.annotators.evidence(votes, belief).log_odds
+        return VoteShard(None, shard.known, log_odds if shard.extra is None else log_odds + shard.extra)
 
     return list(settings.engine.map(fixed, shards))
 

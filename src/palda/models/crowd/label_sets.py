@@ -10,7 +10,7 @@ classes are independent given the profile, the posterior over profiles and label
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.special import betaln, gammaln
@@ -20,8 +20,10 @@ from palda import kernels
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from palda.data import Array
+    from palda.data import Array, Votes
     from palda.kernels import LabelSetResult
+
+_Array = TypeVar("_Array", bound="np.ndarray[Any, Any]")
 
 _MIN_RATE = 1e-6  # π is never closer to 0 or 1: a class that no document has had may still occur
 _MAX_SEED_DOCS = 20_000  # documents among which initial profiles are drawn; more do not improve the choice
@@ -65,32 +67,66 @@ class ProfileStats:
         return ProfileStats(self.profile_sums + other.profile_sums, self.label_sums + other.label_sums)
 
 
+class VoteTable(NamedTuple):
+    """Votes on some documents, and what a vote of each annotator and value adds to the log-odds of its class."""
+
+    votes: Votes
+    log_ratios: Array  # (annotators, classes or 1, 2)
+
+
 class SetPosterior(NamedTuple):
     """Exact posterior of the documents' label sets."""
 
     label_probs: Array
     """Δ, (docs, classes)."""
-    profile_probs: Array
-    """r, (docs, profiles)."""
     log_likelihoods: Array
     """(docs,): log p(evidence), minus its log-likelihood if every class were absent."""
     stats: ProfileStats
+    present_votes: Array
+    """(annotators, classes or 1, 2): Σ Δ over the votes of each annotator and value; empty without votes."""
 
 
-def profile_e_step(log_odds: Array, known: NDArray[np.int8], profiles: Profiles) -> SetPosterior:
-    """Posterior over all profiles and label sets, given evidence for "present" in nats (maths, eq. 43).
+def profile_e_step(
+    log_odds: Array | None, known: NDArray[np.int8], profiles: Profiles, votes: VoteTable | None = None
+) -> SetPosterior:
+    """Posterior over all profiles and label sets, given votes and other evidence in nats (maths, eq. 43).
 
     ``known`` is 1 or 0 where the label is certain and -1 elsewhere. ``log_odds`` must be finite; where the label is
     known they count only towards the likelihood.
     """
     result: LabelSetResult = kernels.active().label_sets(
-        np.require(log_odds, np.float64, ["C"]),
-        np.require(known, np.int8, ["C"]),
-        np.log(profiles.weights),
+        _NO_VOTES if votes is None else _vote_arrays(votes.votes),
+        _NO_RATIOS if votes is None else votes.log_ratios,
+        _read_only(np.empty((0, known.shape[1])) if log_odds is None else np.require(log_odds, np.float64, ["C"])),
+        _read_only(np.require(known, np.int8, ["C"])),
+        profiles.weights,
         np.ascontiguousarray(profiles.rates.T),
     )
-    stats = ProfileStats(result.profile_probs.sum(axis=0), result.label_sums.T)
-    return SetPosterior(result.label_probs, result.profile_probs, result.log_likelihoods, stats)
+    stats = ProfileStats(result.profile_sums, result.label_sums.T)
+    return SetPosterior(result.label_probs, result.log_likelihoods, stats, result.present_votes)
+
+
+def _read_only(array: _Array) -> _Array:
+    """A read-only view: Numba compiles a kernel once more for arrays that can be written."""
+    view: _Array = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _vote_arrays(votes: Votes) -> kernels.VoteArrays:
+    return kernels.VoteArrays(
+        _read_only(votes.doc_starts), _read_only(votes.annotator), _read_only(votes.label), _read_only(votes.value)
+    )
+
+
+_NO_CODES: NDArray[np.int32] = np.empty(0, dtype=np.int32)
+_NO_VOTES = kernels.VoteArrays(
+    _read_only(np.empty(0, dtype=np.int64)),
+    _read_only(_NO_CODES),
+    _read_only(_NO_CODES),
+    _read_only(np.empty(0, dtype=np.int8)),
+)
+_NO_RATIOS = np.empty((0, 1, 2))
 
 
 def profile_m_step(stats: ProfileStats, prior: ProfilePrior) -> Profiles:
