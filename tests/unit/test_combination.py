@@ -13,11 +13,10 @@ from palda.models.classifier import (
     Combination,
     CombinationInputs,
     HeldOut,
-    HeldOutVotes,
     choose_combination,
     choose_for_new_documents,
 )
-from palda.models.crowd import AnnotatorBelief, Profiles, choose_candidate
+from palda.models.crowd import AnnotatorBelief, HeldOutVotes, Profiles, choose_candidate
 
 RNG = np.random.default_rng(0)
 BASE = np.array([-1.0, 0.3, -2.0])

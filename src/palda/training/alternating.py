@@ -26,7 +26,6 @@ from palda.models.classifier import (
     CombinationInputs,
     ExternalFit,
     HeldOut,
-    HeldOutVotes,
     LabelPrior,
     LogisticClassifier,
     assign_folds,
@@ -39,6 +38,7 @@ from palda.models.crowd import (
     MIN_STANDARD_ERRORS,
     N_VOTE_FOLDS,
     CrowdState,
+    HeldOutVotes,
     ProfilePrior,
     count_votes,
     cut_votes,
@@ -74,7 +74,9 @@ _STABLE_GROWTH = 1e-3  # with less growth, labels are stable enough to choose pe
 _FIRST_ROUNDS = 500  # of EM on the votes alone
 _MANY_VOTES = 3.0  # votes per label from which hidden votes reveal small differences between numbers of profiles
 _STANDARD_ERRORS_WITH_MANY_VOTES = 0.5
-_MAX_PAIRS = 500_000  # (document, class) pairs that profiles and κ are chosen on
+_N_FIRST_CHOICES = 2  # turns in which profiles and κ are chosen; later only once labels are stable
+_MAX_PAIRS = 250_000  # (document, class) pairs that profiles and κ are chosen on
+_MAX_TRIAL_PAIRS = 120_000  # the same, summed over the folds of votes that are hidden
 _MIN_PROB = 1e-6  # distance of probabilities from 0 and 1
 
 
@@ -138,7 +140,7 @@ class _Turn:
 class _Sample:
     """Random documents on which profiles and κ are chosen, with what is hidden of them."""
 
-    def __init__(self, data: TrainingData, seed: int) -> None:
+    def __init__(self, data: TrainingData, seed: int, n_pairs_with_votes: int) -> None:
         rng = np.random.default_rng(seed)
         n_docs, n_classes = data.known.shape
         size = min(n_docs, max(1, _MAX_PAIRS // n_classes))
@@ -146,14 +148,15 @@ class _Sample:
         self.hidden_labels: NDArray[np.bool_] = (rng.random(size) < 0.5)[:, None]
         self.votes: Votes | None = None if data.votes is None else data.votes.take(self.rows)
         self.vote_folds: Indices | None = None if self.votes is None else vote_folds(self.votes, rng)
+        n_votes = 0 if data.votes is None else len(data.votes)
+        self.has_many_votes = n_votes >= _MANY_VOTES * max(n_pairs_with_votes, 1)
 
 
 def fit_alternating(data: TrainingData, plan: TrainingPlan) -> TrainingResult:
     """Fit classifier, profiles, topics, annotators and labels."""
     has_votes = _pairs_with_votes(data)
     weights = ((data.known >= 0) | has_votes).astype(np.float64)
-    n_votes_per_label = 0.0 if data.votes is None else len(data.votes) / max(int(has_votes.sum()), 1)
-    sample = _Sample(data, plan.seed)
+    sample = _Sample(data, plan.seed, n_pairs_with_votes=int(has_votes.sum()))
 
     turns = [_labels_from_votes(data, plan)]
     folds = assign_folds(turns[0].label_probs, N_FOLDS, plan.seed)
@@ -173,7 +176,8 @@ def fit_alternating(data: TrainingData, plan: TrainingPlan) -> TrainingResult:
         if data.votes is None or previous.belief is None:
             turn = _labels_without_votes(data.known, fit)
         else:
-            turn = _labels_with_votes(data.votes, data.known, previous.belief, fit, plan, sample, n_votes_per_label)
+            near = None if len(turns) <= _N_FIRST_CHOICES or became_stable else previous.combination
+            turn = _labels_with_votes(data.votes, data.known, previous.belief, fit, plan, sample, near)
         turns.append(replace(turn, fit=fit))
         if stable and not _grows(turns, _MIN_GROWTH):
             break
@@ -286,20 +290,24 @@ def _labels_with_votes(
     fit: ClassifierFit | ExternalFit,
     plan: TrainingPlan,
     sample: _Sample,
-    n_votes_per_label: float,
+    near: Combination | None,
 ) -> _Turn:
-    """Labels and annotators from the classifier and the votes (maths, eqs. 50 and 51)."""
+    """Labels and annotators from the classifier and the votes (maths, eqs. 50 and 51).
+
+    The number of profiles and κ are those of ``near``, or the classifier alone; without it they are chosen.
+    """
     stage = plan.topics.settings.stages.stage("labels", fit.log_odds, belief.posterior)
     turn = stage.recall(_Turn.from_record)
     if turn is None:
         base = _base_log_odds(fit)
-        many_votes = n_votes_per_label >= _MANY_VOTES
         combination, score = choose_combination(
             _hidden_vote_trials(sample, known, belief, fit.log_odds, plan),
             base,
             n_profiles=plan.n_profiles,
-            min_standard_errors=_STANDARD_ERRORS_WITH_MANY_VOTES if many_votes else MIN_STANDARD_ERRORS,
+            near=near,
+            min_standard_errors=_STANDARD_ERRORS_WITH_MANY_VOTES if sample.has_many_votes else MIN_STANDARD_ERRORS,
             seed=plan.seed,
+            engine=plan.crowd.engine,
         )
         settings = replace(plan.crowd, learn_profiles=combination.n_profiles > 1)
         state = CrowdState(belief, combination.profiles, ProfilePrior(expit(base)))
@@ -318,7 +326,7 @@ def _hidden_vote_trials(
     if votes is None or folds is None:
         return []
     trials = []
-    for fold in range(max(1, min(N_VOTE_FOLDS, _MAX_PAIRS // (2 * len(rows) * known.shape[1])))):
+    for fold in range(max(1, min(N_VOTE_FOLDS, _MAX_TRIAL_PAIRS // (len(rows) * known.shape[1])))):
         visible, hidden = (select_votes(votes, which) for which in (folds != fold, folds == fold))
         evidence = plan.crowd.annotators.evidence(visible, belief).log_odds
         trials.append(HeldOut(CombinationInputs(known[rows], evidence, log_odds[rows]), HeldOutVotes(hidden, belief)))
@@ -341,6 +349,7 @@ def _label_prior(
         sample.hidden_labels,
         n_profiles=plan.n_profiles,
         seed=plan.seed,
+        engine=plan.crowd.engine,
     )
     uses_topics = isinstance(classifier, LogisticClassifier) and classifier.dense_mean is not None
     evidence_model = topics.evidence_model if topics is not None and uses_topics else None

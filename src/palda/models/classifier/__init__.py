@@ -7,7 +7,6 @@ from palda.models.classifier.combination import (
     Combination,
     CombinationInputs,
     HeldOut,
-    HeldOutVotes,
     choose_combination,
     choose_for_new_documents,
 )
@@ -39,7 +38,6 @@ __all__ = [
     "ExternalFit",
     "Features",
     "HeldOut",
-    "HeldOutVotes",
     "LabelPrior",
     "LbfgsLimits",
     "LogisticClassifier",

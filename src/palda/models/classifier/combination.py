@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.special import expit, logit
 
+from palda.engine import Threads
 from palda.models.classifier.calibration import Platt, fit_platt
 from palda.models.crowd import (
     MIN_STANDARD_ERRORS,
+    HeldOutVotes,
     ProfilePrior,
     Profiles,
     choose_candidate,
@@ -28,7 +30,6 @@ from palda.models.crowd import (
     profile_e_step,
     profile_log_prior,
     profile_m_step,
-    votes_log_likelihood,
 )
 
 if TYPE_CHECKING:
@@ -36,15 +37,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.data import Array, Votes
-    from palda.models.crowd import AnnotatorBelief
+    from palda.data import Array
 
 _NUMBERS_OF_PROFILES = (4, 10, 25)  # tried besides one; fewer than four were never the best on any data set
 _KAPPAS = (1.0, 0.8, 0.6, 0.4, 0.0)
 _KAPPAS_WITH_RECALIBRATION = (1.0, 0.8, 0.6)  # recalibration corrects most overconfidence
 _TYPICAL_KAPPA = 0.6  # κ with which profiles are first fitted
 _SHARES = (0.25, 0.5, 0.75, 1.0)  # of the profiles, besides 0
-_MAX_ROUNDS, _MAX_REFIT_ROUNDS, _TOL = 50, 10, 1e-5  # of EM over profiles
+_MAX_ROUNDS, _TOL = 50, 1e-5  # of EM over profiles
+_MAX_REFIT_ROUNDS, _TRIAL_TOL = 10, 3e-5  # of EM over profiles for another κ, and for any candidate in a trial
 _MIN_PROB = 1e-9  # distance of probabilities from 0 and 1 before their logit is taken
 _MIN_SCORE_PROB = 1e-6  # the same for probabilities that are scored
 
@@ -118,17 +119,6 @@ class CombinationInputs(NamedTuple):
     classifier: Array
 
 
-class HeldOutVotes(NamedTuple):
-    """Votes that were hidden, and the beliefs about their annotators."""
-
-    votes: Votes
-    belief: AnnotatorBelief
-
-    def log_likelihoods(self, probs: Array) -> Array:
-        """(documents,): log-likelihood of the votes under label probabilities (documents, classes)."""
-        return votes_log_likelihood(self.votes, probs, self.belief)
-
-
 class HeldOutLabels(NamedTuple):
     """Soft labels (documents, classes) that were hidden, with weight 0 where they were not."""
 
@@ -154,24 +144,30 @@ def choose_combination(
     base: Array,
     *,
     n_profiles: int | None = None,
+    near: Combination | None = None,
     min_standard_errors: float = MIN_STANDARD_ERRORS,
     seed: int = 0,
+    engine: Threads | None = None,
 ) -> tuple[Combination, float]:
     """Profiles and κ that predict what was held out best, and its total log-likelihood over all trials.
 
     The trials are of the same documents. The classifier alone with κ = 1 is kept unless another candidate is better by
     ``min_standard_errors`` standard errors and a nat; more profiles must beat fewer by as much. With ``n_profiles``,
-    only κ is chosen.
+    only κ is chosen. With ``near``, an earlier choice, its number of profiles and κ are the only candidates beside the
+    classifier alone. The result does not depend on the number of threads.
     """
-    candidates = [[_choose_kappa(trials, base, min_standard_errors)] * len(trials)]
+    candidates = [_choose_kappa(trials, base, min_standard_errors)]
     if n_profiles != 1 and len(base) > 1:
-        sizes = _NUMBERS_OF_PROFILES if n_profiles is None else (n_profiles,)
-        candidates += [_fit_with_profiles(trials, base, size, _KAPPAS, seed) for size in sizes]
-    scores = [_scores(trials, candidate) for candidate in candidates]
+        sizes: tuple[int, ...] = _NUMBERS_OF_PROFILES if n_profiles is None else (n_profiles,)
+        kappas: tuple[float, ...] = _KAPPAS
+        if near is not None:
+            sizes, kappas = (near.n_profiles,) if near.n_profiles > 1 else (), (near.kappa,)
+        candidates += _fit_sizes(trials, base, sizes, kappas, seed, engine or Threads())
     best = len(candidates) - 1
     if n_profiles is None:
+        scores = [candidate.scores for candidate in candidates]
         best = choose_candidate(scores, min_standard_errors=min_standard_errors)
-    return candidates[best][0], float(scores[best].sum())
+    return candidates[best].combinations[0], candidates[best].total
 
 
 def choose_for_new_documents(
@@ -184,6 +180,7 @@ def choose_for_new_documents(
     *,
     n_profiles: int | None = None,
     seed: int = 0,
+    engine: Threads | None = None,
 ) -> Combination:
     """Profiles, κ, share and recalibration for documents without votes.
 
@@ -199,11 +196,11 @@ def choose_for_new_documents(
     given = CombinationInputs(unknown, np.where(hidden, 0.0, label_evidence), log_odds)
     trial = HeldOut(given, HeldOutLabels(targets, hidden_weights))
     sizes = _NUMBERS_OF_PROFILES if n_profiles is None else (n_profiles,)
-    candidates = [_fit_with_profiles([trial], base, size, _KAPPAS_WITH_RECALIBRATION, seed) for size in sizes]
-    best = max(candidates, key=lambda candidate: float(_scores([trial], candidate).sum()))[0]
+    candidates = _fit_sizes([trial], base, sizes, _KAPPAS_WITH_RECALIBRATION, seed, engine or Threads())
+    best = max(candidates, key=lambda candidate: candidate.total).combinations[0]
     share = _choose_share(best, log_odds, targets, hidden_weights)
     all_labels = CombinationInputs(unknown, label_evidence, log_odds)
-    refitted = _fit_profiles(all_labels, best, ProfilePrior(expit(base)), _MAX_ROUNDS)
+    refitted = _fit_profiles(all_labels, best, ProfilePrior(expit(base)), _MAX_ROUNDS, _TOL)
     return _recalibrate(replace(refitted, share=share), classifier, label_probs, weights)
 
 
@@ -233,60 +230,90 @@ def _label_log_likelihoods(log_odds: Array, targets: Array, weights: Array) -> A
     return likelihoods
 
 
-def _choose_kappa(trials: Sequence[HeldOut], base: Array, min_standard_errors: float) -> Combination:
+@dataclass(frozen=True)
+class _Candidate:
+    """A combination per trial, and the held-out log-likelihood (documents,), summed over the trials."""
+
+    combinations: list[Combination]
+    scores: Array
+
+    @property
+    def total(self) -> float:
+        return float(self.scores.sum())
+
+
+def _choose_kappa(trials: Sequence[HeldOut], base: Array, min_standard_errors: float) -> _Candidate:
     """The classifier alone with the best κ; κ = 1 unless another is clearly better."""
-    candidates = [Combination.classifier_alone(base, kappa) for kappa in _KAPPAS]
-    scores = [_scores(trials, [candidate] * len(trials)) for candidate in candidates]
-    best = 1 + int(np.argmax([score.sum() for score in scores[1:]]))
-    chosen = choose_candidate([scores[0], scores[best]], min_standard_errors=min_standard_errors)
-    return candidates[best if chosen else 0]
+
+    def candidate(kappa: float) -> _Candidate:
+        alone = Combination.classifier_alone(base, kappa)
+        return _Candidate([alone] * len(trials), np.sum([_scores(trial, alone) for trial in trials], axis=0))
+
+    unchanged, best = candidate(_KAPPAS[0]), candidate(_KAPPAS[1])
+    for kappa in _KAPPAS[2:]:
+        smaller = candidate(kappa)
+        if smaller.total <= best.total:
+            break
+        best = smaller
+    chosen = choose_candidate([unchanged.scores, best.scores], min_standard_errors=min_standard_errors)
+    return best if chosen else unchanged
 
 
-def _fit_with_profiles(
-    trials: Sequence[HeldOut], base: Array, n_profiles: int, kappas: Sequence[float], seed: int
-) -> list[Combination]:
-    """Combinations of each trial with the best common κ.
+def _fit_sizes(
+    trials: Sequence[HeldOut], base: Array, sizes: Sequence[int], kappas: Sequence[float], seed: int, engine: Threads
+) -> list[_Candidate]:
+    """For each number of profiles, combinations of each trial with the best common κ.
 
-    Profiles are fitted once with the typical κ, and refitted in a few rounds for each other κ.
+    The likelihood has one maximum in κ. Profiles are first fitted with the typical κ. From there the search moves to
+    the next κ, up or else down, as long as the score grows; for all numbers of profiles at a time, so that threads have
+    enough to do.
     """
     prior = ProfilePrior(expit(base))
-    typical = min(kappas, key=lambda kappa: abs(kappa - _TYPICAL_KAPPA))
-    starts = []
-    for trial in trials:
-        alone = _label_probs(trial.given, Combination.classifier_alone(base))
-        profiles = initial_profiles(alone, n_profiles, prior, np.random.default_rng(seed))
-        starts.append(_fit_profiles(trial.given, Combination(profiles, typical, base), prior, _MAX_ROUNDS))
-    best, best_score = starts, float(_scores(trials, starts).sum())
-    for kappa in kappas:
-        if kappa == typical:
-            continue
-        candidate = [
-            _fit_profiles(trial.given, replace(start, kappa=kappa), prior, _MAX_REFIT_ROUNDS)
-            for trial, start in zip(trials, starts, strict=True)
-        ]
-        score = float(_scores(trials, candidate).sum())
-        if score > best_score:
-            best, best_score = candidate, score
+
+    def fit(task: tuple[HeldOut, Combination, int]) -> tuple[Combination, Array]:
+        trial, start, max_rounds = task
+        fitted = _fit_profiles(trial.given, start, prior, max_rounds, _TRIAL_TOL)
+        return fitted, _scores(trial, fitted)
+
+    def fit_all(starts: list[list[Combination]], max_rounds: int) -> list[_Candidate]:
+        tasks = [(trial, start, max_rounds) for own in starts for trial, start in zip(trials, own, strict=True)]
+        results = iter(list(engine.map(fit, tasks)))
+        parts = [[next(results) for _ in trials] for _ in starts]
+        return [_Candidate([own for own, _ in part], np.sum([scores for _, scores in part], axis=0)) for part in parts]
+
+    typical = min(range(len(kappas)), key=lambda position: abs(kappas[position] - _TYPICAL_KAPPA))
+    alone = [_label_probs(trial.given, Combination.classifier_alone(base)) for trial in trials]
+    seeds = [[initial_profiles(probs, size, prior, np.random.default_rng(seed)) for probs in alone] for size in sizes]
+    best = fit_all([[Combination(own, kappas[typical], base) for own in part] for part in seeds], _MAX_ROUNDS)
+    unmoved = list(range(len(sizes)))
+    for direction in (-1, 1):
+        moving, position = unmoved, typical + direction
+        while moving and 0 <= position < len(kappas):
+            starts = [[replace(own, kappa=kappas[position]) for own in best[size].combinations] for size in moving]
+            found = dict(zip(moving, fit_all(starts, _MAX_REFIT_ROUNDS), strict=True))
+            moving = [size for size in moving if found[size].total > best[size].total]
+            for size in moving:
+                best[size] = found[size]
+            unmoved = [size for size in unmoved if size not in moving]
+            position += direction
     return best
 
 
-def _scores(trials: Sequence[HeldOut], combinations: Sequence[Combination]) -> Array:
-    """(documents,): held-out log-likelihood, summed over the trials, each with its own combination."""
-    pairs = zip(trials, combinations, strict=True)
-    total: Array = np.sum(
-        [trial.hidden.log_likelihoods(_label_probs(trial.given, own)) for trial, own in pairs], axis=0
-    )
-    return total
+def _scores(trial: HeldOut, combination: Combination) -> Array:
+    """(documents,): held-out log-likelihood."""
+    return trial.hidden.log_likelihoods(_label_probs(trial.given, combination))
 
 
-def _fit_profiles(given: CombinationInputs, start: Combination, prior: ProfilePrior, max_rounds: int) -> Combination:
+def _fit_profiles(
+    given: CombinationInputs, start: Combination, prior: ProfilePrior, max_rounds: int, tol: float
+) -> Combination:
     """EM over the profiles alone."""
     log_odds = given.other + start.evidence(given.classifier)
     profiles, previous = start.profiles, -np.inf
     for _ in range(max_rounds):
         posterior = profile_e_step(log_odds, given.known, profiles)
         objective = float(posterior.log_likelihoods.sum()) + profile_log_prior(profiles, prior)
-        if objective - previous < _TOL * abs(objective):
+        if objective - previous < tol * abs(objective):
             break
         profiles, previous = profile_m_step(posterior.stats, prior), objective
     return Combination(profiles, start.kappa, start.base)

@@ -35,6 +35,7 @@ from palda.models.crowd.label_sets import (
 from palda.models.crowd.model_selection import (
     MIN_STANDARD_ERRORS,
     N_VOTE_FOLDS,
+    HeldOutVotes,
     choose_candidate,
     choose_n_profiles,
     select_votes,
@@ -62,6 +63,7 @@ __all__ = [
     "AnnotatorSummary",
     "CrowdSettings",
     "CrowdState",
+    "HeldOutVotes",
     "OneCoinModel",
     "PerClassModel",
     "ProfilePrior",

@@ -269,8 +269,8 @@ def _cell_sums(votes: Votes, label_probs: Array, *, by_class: bool) -> tuple[Arr
     """(annotators, classes or 1, 2): number of votes per cell, and the expected number on classes that are present."""
     n_votes = votes_per_cell(votes, votes.n_classes if by_class else 1)
     cell = _vote_cells(votes, n_votes.shape[1])
-    present: Array = np.bincount(cell, np.ravel(label_probs)[votes.pair], minlength=n_votes.size)
-    return n_votes, present.reshape(n_votes.shape)
+    present = np.bincount(cell, np.ravel(label_probs)[votes.pair], minlength=n_votes.size)
+    return n_votes, present.astype(np.float64, copy=False).reshape(n_votes.shape)
 
 
 def _correct_and_wrong(n_votes: Array, present_votes: Array) -> Array:

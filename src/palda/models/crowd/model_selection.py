@@ -95,18 +95,30 @@ def _clearly_better(gains: Array, min_standard_errors: float) -> bool:
 
 
 def votes_log_likelihood(hidden: Votes, label_probs: Array, belief: AnnotatorBelief) -> Array:
-    """(documents,): Σ log p(vote) over votes that ``label_probs`` does not depend on.
+    """(documents,): Σ log p(vote) over votes that ``label_probs`` does not depend on (maths, eq. 46)."""
+    return HeldOutVotes(hidden, belief).log_likelihoods(label_probs)
+
+
+class HeldOutVotes:
+    """Votes that were hidden, to be predicted under several label probabilities.
 
     A vote is predicted from the probability of its label and the posterior mean rates of its annotator (maths, eq. 46).
     """
-    rates = mean_rates(belief)
-    column = hidden.label if rates.shape[1] > 1 else np.zeros_like(hidden.label)
-    present = label_probs[hidden.doc, hidden.label]
-    specificity, sensitivity = (rates[hidden.annotator, column, state] for state in (0, -1))
-    prob_yes = present * sensitivity + (1.0 - present) * (1.0 - specificity)
-    log_probs = np.log(np.where(hidden.value == 1, prob_yes, 1.0 - prob_yes))
-    sums = np.bincount(hidden.doc, log_probs, minlength=hidden.n_docs)
-    return sums.astype(np.float64, copy=False)
+
+    def __init__(self, votes: Votes, belief: AnnotatorBelief) -> None:
+        rates = mean_rates(belief)
+        column = votes.label if rates.shape[1] > 1 else np.zeros_like(votes.label)
+        specificity, sensitivity = (rates[votes.annotator, column, state] for state in (0, -1))
+        is_yes = votes.value == 1
+        self._votes = votes
+        self._if_absent = np.where(is_yes, 1.0 - specificity, specificity)  # P(vote | absent)
+        self._if_present = np.where(is_yes, sensitivity, 1.0 - sensitivity)
+
+    def log_likelihoods(self, label_probs: Array) -> Array:
+        """(documents,): log-likelihood of the votes under label probabilities (documents, classes)."""
+        votes, present = self._votes, label_probs.ravel()[self._votes.pair]
+        log_probs = np.log(self._if_absent + present * (self._if_present - self._if_absent))
+        return np.bincount(votes.doc, log_probs, minlength=votes.n_docs).astype(np.float64, copy=False)
 
 
 def vote_folds(votes: Votes, rng: np.random.Generator) -> NDArray[np.int64]:
