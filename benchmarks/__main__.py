@@ -5,13 +5,23 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-NAMES = ("read_votes", "agreement", "e_step", "iteration", "growth", "startup", "memory", "head")
+NAMES = (
+    "default_fit",
+    "read_votes",
+    "agreement",
+    "e_step",
+    "iteration",
+    "growth",
+    "startup",
+    "memory",
+    "head",
+    "aggregate",
+)
 LONG = (
     "recovery",
     "published",
     "slda",
     "quality",
-    "aggregate",
     "gold",
     "suggest",
     "real_crowds",
@@ -24,7 +34,7 @@ LONG = (
 
 def main() -> None:
     names = sys.argv[1:] or NAMES
-    if names[0] in ("gold", "scale", "golden"):
+    if names[0] in ("default_fit", "gold", "scale", "golden"):
         names = names[:1]  # the other arguments belong to it
     for name in names:
         if name not in NAMES + LONG:

@@ -1,7 +1,8 @@
-"""Growth of the cost of an EM iteration with documents, classes and topics.
+"""Growth of the cost of a default crowd fit, and of an EM iteration, with documents, classes and topics.
 
-Simulated documents with 60 distinct words each, gold labels. Targets: linear in documents, no worse than linear in
-classes and topics. About three minutes.
+Simulated documents with 60 distinct words each. Whole fits from three votes per document: at most documents to the
+power 1.05 and classes to the power .8. Iterations with gold labels: linear in documents, no worse than linear in
+classes and topics. About six minutes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import sparse
 
+from palda import CrowdPALDA, simulate
 from palda.engine import Threads
 from palda.kernels import PassLimits
 from palda.models.topics import EMSettings, cut_shards, estimate_base_rates, first_params, run_em
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from palda.models.topics import StepInfo
 
 SIZES, CLASSES, TOPICS = (1_000, 10_000, 100_000), (5, 10, 20, 40), (10, 20, 40, 80, 160)
+FIT_CLASSES, FIT_SIZE, FIT_USUAL_CLASSES, N_VOTES = (10, 40, 160), 10_000, 20, 3
 USUAL_SIZE, USUAL_CLASSES, USUAL_TOPICS = 10_000, 10, 40
 N_DISTINCT, N_CHOICES = 60, 50
 N_ROUNDS = 4
@@ -54,9 +57,11 @@ def cost(n_docs: int, n_classes: int, n_topics: int) -> tuple[float, float]:
     counts, labels = sixty_words(n_docs, n_classes)
     guess = labels.astype(np.float64)
     prior = estimate_base_rates(guess.sum(axis=0), n_docs)
-    start = first_params(counts, prior, n_topics, np.random.default_rng(0), smoothing=True, guess=guess)
+    start = first_params(
+        counts, prior, n_topics, np.random.default_rng(0), smoothing=True, guess=guess, shared_absence=True
+    )
     settings = EMSettings(
-        inference="joint", max_iter=N_ROUNDS + 1, tol=0.0, pass_limits=PassLimits(30, 1e-3), engine=Threads(2)
+        shared_absence=True, max_iter=N_ROUNDS + 1, tol=0.0, pass_limits=PassLimits(30, 1e-3), engine=Threads(2)
     )
     times, passes = [], []
 
@@ -76,10 +81,32 @@ def exponent(sizes: Sequence[int], costs: ArrayLike) -> float:
 
 
 def main() -> None:
-    cost(200, 5, 10)  # compile, or load the cache
+    fit_seconds(200, 5)  # compile, or load the cache
+    whole_fits()
     print("microseconds per document and iteration, 2 threads (passes per document)")
     in_documents()
     in_classes_and_topics()
+
+
+def fit_seconds(n_docs: int, n_classes: int) -> float:
+    """Seconds of a default crowd fit."""
+    counts, labels = sixty_words(n_docs, n_classes)
+    votes, _ = simulate.crowd(labels, "paper", votes_per_doc=N_VOTES, seed=0)
+    start = time.perf_counter()
+    CrowdPALDA(random_state=0, n_jobs=2).fit(counts, votes)
+    return time.perf_counter() - start
+
+
+def whole_fits() -> None:
+    """Table of default crowd fits, and the exponents of their growth."""
+    print(f"seconds of a default crowd fit, {N_VOTES} votes per document, 2 threads")
+    for title, values, sizes, target in (
+        (f"documents, C={FIT_USUAL_CLASSES}", SIZES, [(n_docs, FIT_USUAL_CLASSES) for n_docs in SIZES], 1.05),
+        (f"classes, {FIT_SIZE:,} documents", FIT_CLASSES, [(FIT_SIZE, n_classes) for n_classes in FIT_CLASSES], 0.8),
+    ):
+        taken = [fit_seconds(*size) for size in sizes]
+        print("  " + ", ".join(f"{value:,}: {each:.1f}" for value, each in zip(values, taken, strict=True)), flush=True)
+        print(f"  to the power {exponent(values, taken):.2f} of the {title} (target: at most {target})", flush=True)
 
 
 def in_documents() -> None:

@@ -1,7 +1,7 @@
 """Start-up time of a fit in a new process, against a bare ``import numba, scipy, sklearn``.
 
 With an empty and with a full cache of compiled code: up to the end of the first EM iteration, and for a whole process
-that fits ``PALDA`` for one iteration. Targets: cold at most 8 times the bare imports, warm at most as
+that fits ``PALDA`` for one iteration. Targets: cold at most 6 times the bare imports, warm at most as
 much again as the bare imports.
 """
 
@@ -65,7 +65,7 @@ def main() -> None:
     print("medians: " + "; ".join(f"{name} {taken:.2f} s" for name, taken in typical.items()))
     for name in ("first iteration", "whole fit"):
         print(
-            f"{name}: cold {typical[f'{name}, cold'] / bare:.1f} times the bare imports (target 8), "
+            f"{name}: cold {typical[f'{name}, cold'] / bare:.1f} times the bare imports (target 6), "
             f"warm {typical[f'{name}, warm'] / bare - 1:.2f} times as much again (target 1)"
         )
 
