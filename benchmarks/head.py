@@ -64,13 +64,15 @@ def fit_together(words: Any, labels: NDArray[np.float64], folds: NDArray[np.int6
     """Seconds, and coefficients (words + 1, folds, classes)."""
     n_classes = labels.shape[1]
     start = time.process_time()
-    blocks, _ = cut_blocks(Features(words, None, None, None), labels, None, folds)
+    limits = LbfgsLimits()
+    features = Features(words.astype(limits.dtype), None, None, None, dtype=limits.dtype)
+    blocks, _ = cut_blocks(features, labels, None, folds)
     problems = Problems(np.tile(np.arange(n_classes), N_FOLDS), np.repeat(np.arange(N_FOLDS), n_classes))
     penalties = np.full((words.shape[1] + 1, N_FOLDS * n_classes), PENALTY)
     penalties[-1] = 0.0
     first = np.zeros_like(penalties)
     first[-1] = np.tile(base_log_odds(labels, np.ones_like(labels)), N_FOLDS)
-    coef = fit_columns(blocks, problems, penalties, first, Threads(1), LbfgsLimits())
+    coef, _ = fit_columns(blocks, problems, penalties, first, Threads(1), limits)
     return time.process_time() - start, coef.reshape(-1, N_FOLDS, n_classes)
 
 

@@ -21,9 +21,11 @@ from palda.kernels.arrays import (
     LabelSetResult,
     PassLimits,
     ShardResult,
+    SoftLabels,
     Topics,
     VoteArrays,
     WordEvidence,
+    WordRows,
 )
 
 if TYPE_CHECKING:
@@ -38,9 +40,11 @@ __all__ = [
     "Labels",
     "PassLimits",
     "ShardResult",
+    "SoftLabels",
     "Topics",
     "VoteArrays",
     "WordEvidence",
+    "WordRows",
     "active",
 ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -136,3 +136,24 @@ class LabelSetResult(NamedTuple):
     """(classes, profiles): Σ_d r_m Δ_mi."""
     present_votes: NDArray[np.float64]
     """(annotators, classes or 1, 2): Σ Δ over the votes of each annotator and value."""
+
+
+class WordRows(NamedTuple):
+    """Weighted words of some documents; document d owns entries ``starts[d]:starts[d + 1]``, one per distinct word."""
+
+    rows: NDArray[np.int64]
+    """Which documents, as positions in ``starts`` and in tables of labels."""
+    starts: NDArray[np.int64]
+    words: NDArray[np.int32]
+    values: NDArray[np.floating[Any]]
+
+
+class SoftLabels(NamedTuple):
+    """Labels as targets of logistic regressions, one per column of coefficients."""
+
+    targets: NDArray[np.float64]
+    """(docs, classes): probability of presence."""
+    weights: NDArray[np.float64]
+    """(docs, classes), or of length 0 if all are 1."""
+    classes: NDArray[np.int64]
+    """(columns,): class of each column."""

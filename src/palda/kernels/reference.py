@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.special import digamma, gammaln
+from scipy.special import digamma, expit, gammaln
 
 from palda.kernels.arrays import (
     EXTRAPOLATION_DAMPING,
@@ -20,15 +20,19 @@ from palda.kernels.arrays import (
     LabelSetResult,
     PassLimits,
     ShardResult,
+    SoftLabels,
     Topics,
     VoteArrays,
     WordEvidence,
+    WordRows,
 )
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Array
+
+    Floats = NDArray[np.floating[Any]]
 
 
 def mean_field(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, beliefs: Beliefs) -> ShardResult:
@@ -376,3 +380,56 @@ def label_sets(
     return LabelSetResult(
         label_probs, log_likelihoods, profile_sums, label_sums, present_votes.reshape(log_ratios.shape)
     )
+
+
+def logistic_pass(
+    documents: WordRows, labels: SoftLabels, coef: Floats, scores: Floats, curvature: bool
+) -> tuple[Floats, Array]:
+    """Gradient (words, columns) of the cross-entropy by word coefficients, and the cross-entropy of each column.
+
+    ``scores`` (documents, columns) are those without words; they become the residuals, weight · (p - target). For the
+    diagonal of the Hessian instead of the gradient, they become weight · p (1 - p), and values are squared.
+    """
+    add_word_scores(documents, coef, scores)
+    columns = np.ix_(documents.rows, labels.classes)
+    targets, weights = labels.targets[columns], labels.weights[columns] if len(labels.weights) else 1.0
+    probs = expit(scores.astype(np.float64))
+    losses = weights * (np.logaddexp(0.0, scores) - targets * scores)
+    scores[:] = weights * (probs * (1.0 - probs) if curvature else probs - targets)
+    values = documents.values**2 if curvature else documents.values
+    gradient = np.zeros_like(coef)
+    for i, d in enumerate(documents.rows):
+        entries = slice(documents.starts[d], documents.starts[d + 1])
+        np.add.at(gradient, documents.words[entries], values[entries, None] * scores[i])
+    return gradient, losses.sum(axis=0, dtype=np.float64)
+
+
+def add_word_scores(documents: WordRows, coef: Floats, scores: Floats) -> None:
+    """Add Σ value · coefficient over the words of each document to its row of scores."""
+    for i, d in enumerate(documents.rows):
+        entries = slice(documents.starts[d], documents.starts[d + 1])
+        scores[i] += documents.values[entries] @ coef[documents.words[entries]]
+
+
+def lbfgs_direction(
+    history: Floats, inverse: Array, newest: int, gradient: Array, curvature: Array
+) -> tuple[Array, Array]:
+    """L-BFGS direction of each problem by the two-loop recursion, and its product with minus the gradient.
+
+    ``gradient`` and ``curvature`` are (problems, coefficients). ``history`` (2, steps, problems, coefficients) are
+    moves and changes of the gradient, in a ring whose last entry is ``newest``; ``inverse`` (steps, problems) are
+    1 / (move · change), 0 for a step that does not count. The recursion starts from the diagonal ``curvature``, scaled
+    by the newest step.
+    """
+    moves, changes = history.astype(np.float64)
+    oldest_first = (newest + 1 + np.arange(len(moves))) % len(moves)
+    direction, shares = -gradient, np.zeros_like(inverse)
+    for step in reversed(oldest_first):
+        shares[step] = inverse[step] * np.sum(moves[step] * direction, axis=1)
+        direction = direction - shares[step, :, None] * changes[step]
+    scale = inverse[newest] * np.sum(changes[newest] ** 2 / curvature, axis=1)
+    direction = direction / (curvature * np.where(scale > 0.0, scale, 1.0)[:, None])
+    for step in oldest_first:
+        share = shares[step] - inverse[step] * np.sum(changes[step] * direction, axis=1)
+        direction = direction + share[:, None] * moves[step]
+    return direction, -np.sum(gradient * direction, axis=1)

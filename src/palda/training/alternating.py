@@ -20,19 +20,15 @@ from scipy.special import expit, logit
 from palda.data import vote_blocks
 from palda.engine import StageRecord, add_prefix, strip_prefix
 from palda.models.classifier import (
-    ClassifierFit,
-    ClassifierSettings,
     Combination,
     CombinationInputs,
-    ExternalFit,
+    CrossFit,
     HeldOut,
     LabelPrior,
     LogisticClassifier,
     assign_folds,
     choose_combination,
     choose_for_new_documents,
-    fit_classifier,
-    fit_external,
 )
 from palda.models.crowd import (
     MIN_STANDARD_ERRORS,
@@ -55,11 +51,13 @@ from palda.models.topics import (
     cross_fit_topics,
     fit_labelled_topics,
 )
+from palda.training.turn_classifier import TurnClassifier
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Array, VoteRows, Votes
+    from palda.models.classifier import ExternalClassifier, ExternalFit
     from palda.models.crowd import AnnotatorBelief, CrowdSettings
     from palda.models.topics import CrossFittedTopics, EMResult, TopicPlan, TrainingData
 
@@ -111,13 +109,14 @@ class _Turn:
 
     label_probs: Array
     belief: AnnotatorBelief | None
-    fit: ClassifierFit | ExternalFit | None = None
+    fit: CrossFit | ExternalFit | None = None
     combination: Combination | None = None
     score: float = -np.inf  # log-likelihood of the hidden votes
+    uses_topics: bool = False  # whether topic evidence is among the classifier's features
 
     @property
     def n_features(self) -> int:
-        return len(self.fit.fold_coef) if isinstance(self.fit, ClassifierFit) else 0
+        return len(self.fit.fold_coef) if isinstance(self.fit, CrossFit) else 0
 
     def record(self) -> StageRecord:
         """All but the classifier, which has a stage of its own."""
@@ -160,6 +159,7 @@ def fit_alternating(data: TrainingData, plan: TrainingPlan) -> TrainingResult:
 
     turns = [_labels_from_votes(data, plan)]
     folds = assign_folds(turns[0].label_probs, N_FOLDS, plan.seed)
+    classifier = TurnClassifier(data, plan, weights, folds)
     topics: CrossFittedTopics | None = None
     stable = bool((data.known >= 0).all())
     while len(turns) <= _MAX_TURNS:
@@ -172,20 +172,26 @@ def fit_alternating(data: TrainingData, plan: TrainingPlan) -> TrainingResult:
             if topics.model.interrupted:
                 break
         start = None if choose_again else previous.fit
-        fit = _fit_turn_classifier(data, plan, previous.label_probs, weights, folds, topics, start)
+        evidence = None if topics is None else topics.evidence
+        fit = classifier.cross_fit(previous.label_probs, evidence, start)
         if data.votes is None or previous.belief is None:
             turn = _labels_without_votes(data.known, fit)
         else:
             near = None if len(turns) <= _N_FIRST_CHOICES or became_stable else previous.combination
             turn = _labels_with_votes(data.votes, data.known, previous.belief, fit, plan, sample, near)
-        turns.append(replace(turn, fit=fit))
+        turns.append(replace(turn, fit=fit, uses_topics=topics is not None))
         if stable and not _grows(turns, _MIN_GROWTH):
             break
 
     comparable = [turn for turn in turns if turn.n_features == turns[-1].n_features]
     best = max(reversed(comparable), key=lambda turn: turn.score)
+    final = None
+    if best.fit is not None:
+        trained_on = turns[turns.index(best) - 1].label_probs
+        evidence = topics.evidence if topics is not None and best.uses_topics else None
+        final = classifier.final(best.fit, trained_on, evidence)
     return TrainingResult(
-        prior=_label_prior(best, weights, sample, topics, plan),
+        prior=_label_prior(best, final, weights, sample, topics, plan),
         topics=fit_labelled_topics(data.counts, best.label_probs, plan.topics) if topics is None else topics.model,
         temperature=Temperature() if topics is None else topics.evidence_model.temperature,
         out_of_fold_log_odds=np.zeros_like(best.label_probs) if best.fit is None else best.fit.log_odds,
@@ -235,48 +241,12 @@ def _labels_from_votes(data: TrainingData, plan: TrainingPlan) -> _Turn:
     return turn
 
 
-def _fit_turn_classifier(
-    data: TrainingData,
-    plan: TrainingPlan,
-    label_probs: Array,
-    weights: Array,
-    folds: Indices,
-    topics: CrossFittedTopics | None,
-    start: ClassifierFit | ExternalFit | None,
-) -> ClassifierFit | ExternalFit:
-    """The classifier, fitted to soft labels; from ``start`` its penalties are kept (maths, eqs. 48 and 49)."""
-    known_weights = None if weights.all() else weights
-    dense = None if topics is None else topics.evidence
-    stage = plan.topics.settings.stages.stage("head", label_probs, dense)
-    if not isinstance(plan.label_prior, str):
-        return fit_external(
-            plan.label_prior,
-            data.counts[slice(None)],  # a plugged-in classifier needs a matrix in memory
-            label_probs,
-            weights=known_weights,
-            folds=folds,
-            seed=plan.seed,
-            engine=plan.crowd.engine,
-            stage=stage,
-        )
-    return fit_classifier(
-        label_probs,
-        counts=None if plan.label_prior == "topics" else data.counts,
-        dense=dense,
-        weights=known_weights,
-        folds=folds,
-        settings=ClassifierSettings(seed=plan.seed, engine=plan.topics.settings.engine),
-        start=start if isinstance(start, ClassifierFit) else None,
-        stage=stage,
-    )
-
-
-def _base_log_odds(fit: ClassifierFit | ExternalFit) -> Array:
-    base: Array = logit(np.clip(fit.classifier.base_rates, _MIN_PROB, 1.0 - _MIN_PROB))
+def _base_log_odds(fit: CrossFit | ExternalFit) -> Array:
+    base: Array = logit(np.clip(fit.base_rates, _MIN_PROB, 1.0 - _MIN_PROB))
     return base
 
 
-def _labels_without_votes(known: NDArray[np.int8], fit: ClassifierFit | ExternalFit) -> _Turn:
+def _labels_without_votes(known: NDArray[np.int8], fit: CrossFit | ExternalFit) -> _Turn:
     """Labels from known labels and the classifier."""
     combination = Combination.classifier_alone(_base_log_odds(fit))
     labels = profile_e_step(combination.evidence(fit.log_odds), known, combination.profiles)
@@ -287,7 +257,7 @@ def _labels_with_votes(
     votes: VoteRows,
     known: NDArray[np.int8],
     belief: AnnotatorBelief,
-    fit: ClassifierFit | ExternalFit,
+    fit: CrossFit | ExternalFit,
     plan: TrainingPlan,
     sample: _Sample,
     near: Combination | None,
@@ -334,12 +304,16 @@ def _hidden_vote_trials(
 
 
 def _label_prior(
-    turn: _Turn, weights: Array, sample: _Sample, topics: CrossFittedTopics | None, plan: TrainingPlan
+    turn: _Turn,
+    classifier: LogisticClassifier | ExternalClassifier | None,
+    weights: Array,
+    sample: _Sample,
+    topics: CrossFittedTopics | None,
+    plan: TrainingPlan,
 ) -> LabelPrior | None:
     """The label prior for new documents, with and without votes; None before the first turn."""
-    if turn.fit is None or turn.combination is None:
+    if turn.fit is None or turn.combination is None or classifier is None:
         return None
-    classifier = turn.fit.classifier
     for_words = choose_for_new_documents(
         turn.fit.log_odds,
         turn.label_probs,

@@ -17,14 +17,23 @@ from palda.models.classifier.features import (
     compact,
     cut_blocks,
     inverse_document_frequencies,
+    learn_features,
     learn_scale,
     tf_idf,
 )
 from palda.models.classifier.folds import NO_FOLD, Problems, assign_folds
 from palda.models.classifier.label_prior import LabelPrior
 from palda.models.classifier.lbfgs import LbfgsLimits
-from palda.models.classifier.logistic import ClassifierFit, ClassifierSettings, LogisticClassifier, fit_classifier
+from palda.models.classifier.logistic import (
+    ClassifierFit,
+    CrossFit,
+    LogisticClassifier,
+    cross_fit_classifier,
+    fit_classifier,
+    fit_final_classifier,
+)
 from palda.models.classifier.logistic_loss import fit_columns
+from palda.models.classifier.training_set import ClassifierSettings
 from palda.models.classifier.update import ClassifierSummary, summarize_classifier, update_classifier
 
 __all__ = [
@@ -34,6 +43,7 @@ __all__ = [
     "ClassifierSummary",
     "Combination",
     "CombinationInputs",
+    "CrossFit",
     "ExternalClassifier",
     "ExternalFit",
     "Features",
@@ -49,12 +59,15 @@ __all__ = [
     "choose_combination",
     "choose_for_new_documents",
     "compact",
+    "cross_fit_classifier",
     "cut_blocks",
     "fit_classifier",
     "fit_columns",
     "fit_external",
+    "fit_final_classifier",
     "fit_platt",
     "inverse_document_frequencies",
+    "learn_features",
     "learn_scale",
     "log_likelihoods",
     "summarize_classifier",

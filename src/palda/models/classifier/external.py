@@ -69,6 +69,11 @@ class ExternalFit:
     log_odds: Array
     folds: Indices
 
+    @property
+    def base_rates(self) -> Array:
+        """(classes,): share of documents with the class."""
+        return self.classifier.base_rates
+
     def record(self) -> StageRecord | None:
         """The fit as a record of a checkpoint; None if some models are not scikit-learn's own types."""
         from skops import io as skops_io

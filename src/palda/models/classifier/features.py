@@ -7,14 +7,15 @@ equal lengths. On enron only the lengths mattered (-.1316 against -.1356), on sc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from scipy import sparse
 
 from palda.data import in_memory, take_counts, word_doc_counts
 from palda.errors import DataError
+from palda.kernels import WordRows, active
 from palda.models.classifier.fourier import (
     MAX_FOURIER_DOCS,
     MIN_FOURIER_DOCS,
@@ -41,20 +42,27 @@ def inverse_document_frequencies(counts: CountRows) -> Array:
     return idf
 
 
-def tf_idf(counts: Matrix, idf: Array) -> Matrix:
+def tf_idf(counts: Matrix, idf: Array, dtype: Any = np.float64) -> Matrix:
     """Rows of (1 + log count) · idf, each of length 1; an empty document stays empty.
 
-    The logarithm is taken of counts above 1 only; smaller ones, which may be weights, are used as they are.
+    The logarithm is taken of counts above 1 only; smaller ones, which may be weights, are used as they are. Positions
+    are shared with ``counts`` where their type allows.
     """
     if counts.shape[1] != len(idf):
         raise DataError(f"documents have {counts.shape[1]} words, but the label prior was trained on {len(idf)} words")
-    matrix = compact(sparse.csr_array(counts).astype(np.float64))
-    matrix.data[:] = np.where(matrix.data > 1.0, 1.0 + np.log(np.maximum(matrix.data, 1.0)), matrix.data)
-    matrix.data *= idf[matrix.indices]
-    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    lengths = np.sqrt(np.bincount(rows, weights=np.square(matrix.data), minlength=matrix.shape[0]))
-    matrix.data /= np.where(lengths > 0, lengths, 1.0)[rows]
-    return matrix
+    matrix = compact(sparse.csr_array(counts))
+    values = np.empty(matrix.nnz, dtype=dtype)
+    for first in range(0, matrix.shape[0], _DOCS_PER_BLOCK):
+        ends = matrix.indptr[first : first + _DOCS_PER_BLOCK + 1]
+        entries = slice(ends[0], ends[-1])
+        weights = matrix.data[entries].astype(np.float64)
+        np.log(weights, out=weights, where=weights > 1.0)
+        weights += matrix.data[entries] > 1.0
+        weights *= idf[matrix.indices[entries]]
+        rows = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+        lengths = np.sqrt(np.bincount(rows, weights=np.square(weights), minlength=len(ends) - 1))
+        values[entries] = weights / np.where(lengths > 0, lengths, 1.0)[rows]
+    return sparse.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +94,7 @@ def learn_scale(dense: Array) -> Scale:
 class Features:
     """Features of the training documents, and the transformations for new documents.
 
-    ``words`` are tf-idf in memory, or counts on disk.
+    ``words`` are tf-idf in memory, or counts on disk. ``dtype`` is the precision of the classifier's products.
     """
 
     words: Matrix | CountRows | None
@@ -94,25 +102,30 @@ class Features:
     dense: Array | None
     scale: Scale | None
     fourier: FourierFeatures | None = None
-    fourier_values: Array | None = None
+    fourier_values: NDArray[Any] | None = None
+    dtype: Any = np.float64
+
+    def with_dense(self, dense: Any) -> Features:
+        """The same words with other dense columns, or without any."""
+        if dense is None:
+            return replace(self, dense=None, scale=None)
+        columns = np.asarray(dense, dtype=np.float64)
+        return replace(self, dense=columns, scale=learn_scale(columns))
 
 
-def learn_features(counts: Any = None, dense: Any = None, seed: int = 0) -> Features:
+def learn_features(counts: Any = None, dense: Any = None, seed: int = 0, dtype: Any = np.float64) -> Features:
     """Features from word counts, dense columns, or both; Fourier features are made of the words."""
     if counts is None and dense is None:
         raise DataError("the label prior has nothing to learn from: pass word counts, dense features, or both")
-    words = idf = columns = scale = fourier = fourier_values = None
+    words = Features(None, None, None, None, dtype=dtype)
     if counts is not None:
         rows: CountRows = counts if hasattr(counts, "nnz") and not in_memory(counts) else sparse.csr_array(counts)
-        idf = inverse_document_frequencies(rows)
-        words = tf_idf(rows, idf) if in_memory(rows) else rows
+        idf, fourier = inverse_document_frequencies(rows), None
         if MIN_FOURIER_DOCS <= rows.shape[0] <= MAX_FOURIER_DOCS:
             fourier = fit_fourier_features(tf_idf(_sample_rows(rows, seed), idf), seed)
-        fourier_values = fourier_rows(rows, idf, fourier)
-    if dense is not None:
-        columns = np.asarray(dense, dtype=np.float64)
-        scale = learn_scale(columns)
-    return Features(words, idf, columns, scale, fourier, fourier_values)
+        values = fourier_rows(rows, idf, fourier, dtype)
+        words = Features(tf_idf(rows, idf, dtype) if in_memory(rows) else rows, idf, None, None, fourier, values, dtype)
+    return words.with_dense(dense)
 
 
 def _sample_rows(counts: CountRows, seed: int) -> Matrix:
@@ -123,51 +136,82 @@ def _sample_rows(counts: CountRows, seed: int) -> Matrix:
     return counts[np.sort(np.random.default_rng(seed).choice(n_docs, N_SAMPLE_DOCS, replace=False))]
 
 
-def fourier_rows(counts: CountRows, idf: Array, fourier: FourierFeatures | None) -> Array | None:
+def fourier_rows(
+    counts: CountRows, idf: Array, fourier: FourierFeatures | None, dtype: Any = np.float64
+) -> NDArray[Any] | None:
     """Fourier features (documents, columns), computed block by block."""
     if fourier is None:
         return None
-    cuts = range(0, counts.shape[0], _DOCS_PER_BLOCK)
-    return np.concatenate([fourier.apply(tf_idf(counts[start : start + _DOCS_PER_BLOCK], idf)) for start in cuts])
+    values = np.empty((counts.shape[0], len(fourier.offset)), dtype=dtype)
+    for start in range(0, len(values), _DOCS_PER_BLOCK):
+        rows = slice(start, start + _DOCS_PER_BLOCK)
+        values[rows] = fourier.apply(tf_idf(counts[rows], idf))
+    return values
 
 
 def compact(matrix: Matrix) -> Matrix:
     """The matrix with 32-bit indices where they suffice, so that products read less memory."""
     if max(matrix.nnz, *matrix.shape) > np.iinfo(np.int32).max:
         return matrix
-    indices, row_ends = matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
+    indices, row_ends = matrix.indices.astype(np.int32, copy=False), matrix.indptr.astype(np.int32, copy=False)
     return sparse.csr_array((matrix.data, indices, row_ends), shape=matrix.shape)
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Documents of one fold: features, soft targets, and weights (0 for unknown; None if all are known)."""
+    """Documents of one fold: features, soft targets, and weights (0 for unknown; None if all are known).
+
+    Words and labels are tables of all documents, of which ``words.rows`` belong to the block. ``dense`` are tables of
+    its own: dense columns, then Fourier features.
+    """
 
     fold: int
-    words: Matrix | None
-    dense: Array | None
+    words: WordRows
+    n_words: int
+    dense: tuple[NDArray[Any], ...]
     targets: Array
     weights: Array | None
-    fourier_values: Array | None = None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Precision of the features."""
+        return self.words.values.dtype
 
     def loaded(self) -> Block:
         """Itself: everything is in memory."""
         return self
 
-    def scores(self, coef: Array) -> Array:
-        """Linear scores per column of coefficients of words, dense columns, Fourier features and intercept."""
-        scores, first = np.tile(coef[-1], (len(self.targets), 1)), 0
-        for part in (self.words, self.dense, self.fourier_values):
-            if part is not None:
-                scores += part @ coef[first : first + part.shape[1]]
-                first += part.shape[1]
+    def dense_scores(self, coef: NDArray[Any]) -> NDArray[Any]:
+        """Scores per column of coefficients of words, dense columns, Fourier features and intercept, without words."""
+        scores, first = np.repeat(coef[-1:], len(self.words.rows), axis=0), self.n_words
+        for part in self.dense:
+            scores += part @ coef[first : first + part.shape[1]]
+            first += part.shape[1]
         return scores
 
-    def weighted_features(self, residuals: Array, power: int = 1) -> Array:
-        """Σ over documents of residual · feature^power (features + 1, columns); the intercept's feature is 1."""
-        features = (part for part in (self.words, self.dense, self.fourier_values) if part is not None)
-        sums = [(part if power == 1 else part**power).T @ residuals for part in features]
-        return np.concatenate([*sums, np.sum(residuals, axis=0, keepdims=True)])
+    def scores(self, coef: Array) -> Array:
+        """Linear scores per column of coefficients of words, dense columns, Fourier features and intercept."""
+        coef = np.ascontiguousarray(coef, dtype=self.dtype)
+        scores = self.dense_scores(coef)
+        active().add_word_scores(self.words, coef[: self.n_words], scores)
+        return scores.astype(np.float64)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle only the rows of this block, not those of all documents."""
+        rows, starts, words, values = self.words
+        own = sparse.csr_array((values, words, starts), shape=(len(starts) - 1, self.n_words))[rows]
+        weights = None if self.weights is None else self.weights[rows]
+        return Block, (self.fold, word_rows(own), self.n_words, self.dense, self.targets[rows], weights)
+
+
+def word_rows(words: Matrix, rows: Indices | None = None) -> WordRows:
+    """Some rows of tf-idf, by default all, as the kernels read them."""
+    return WordRows(
+        np.arange(words.shape[0]) if rows is None else rows,
+        np.require(words.indptr, np.int64, ["C", "W"]),
+        np.require(words.indices, np.int32, ["C", "W"]),
+        np.require(words.data, None, ["C", "W"]),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,9 +231,10 @@ class StoredBlock:
 
     def loaded(self) -> Block:
         """The block in memory."""
-        counts, idf = self.features.words, self.features.idf
-        words = None if counts is None or idf is None else tf_idf(counts[self.rows], idf)
-        return _block(self.fold, self.rows, words, self.features, self.all_targets, self.all_weights)
+        rows, features = self.rows, self.features
+        words = word_rows(tf_idf(cast("CountRows", features.words)[rows], cast("Array", features.idf), features.dtype))
+        weights = None if self.all_weights is None else self.all_weights[rows]
+        return _block(self.fold, rows, words, features, self.all_targets[rows], weights)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle only the rows of this block, not those of all documents."""
@@ -201,24 +246,24 @@ class StoredBlock:
             features.scale,
             None,  # the computed Fourier features are enough
             None if features.fourier_values is None else features.fourier_values[rows],
+            features.dtype,
         )
         weights = None if self.all_weights is None else self.all_weights[rows]
         return StoredBlock, (self.fold, np.arange(len(rows)), own, self.all_targets[rows], weights)
 
 
 def _block(
-    fold: int, rows: Indices, words: Matrix | None, features: Features, targets: Array, weights: Array | None
+    fold: int, rows: Indices, words: WordRows, features: Features, targets: Array, weights: Array | None
 ) -> Block:
-    """A block with these words, and its rows of the other tables."""
-    dense, scale = features.dense, features.scale
-    return Block(
-        fold,
-        words,
+    """A block with these words and labels, and its rows of the other tables."""
+    dense, scale, fourier_values = features.dense, features.scale, features.fourier_values
+    parts = (
         None if dense is None or scale is None else scale.apply(dense[rows]),
-        targets[rows],
-        None if weights is None else weights[rows],
-        None if features.fourier_values is None else features.fourier_values[rows],
+        None if fourier_values is None else fourier_values[rows],
     )
+    n_words = 0 if features.words is None else features.words.shape[1]
+    tables = tuple(np.ascontiguousarray(part, dtype=features.dtype) for part in parts if part is not None)
+    return Block(fold, words, n_words, tables, targets, weights)
 
 
 def cut_blocks(
@@ -234,6 +279,9 @@ def cut_blocks(
     words = features.words
     if words is not None and not in_memory(words):
         return [StoredBlock(fold, rows, features, targets, weights) for fold, rows in parts], order
-    return [
-        _block(fold, rows, None if words is None else words[rows], features, targets, weights) for fold, rows in parts
-    ], order
+    table = word_rows(sparse.csr_array((len(folds), 0), dtype=features.dtype) if words is None else words)
+    targets, weights = (
+        np.require(targets, None, ["C", "W"]),
+        None if weights is None else np.require(weights, None, ["C", "W"]),
+    )
+    return [_block(fold, rows, table._replace(rows=rows), features, targets, weights) for fold, rows in parts], order

@@ -25,7 +25,7 @@ class Problems(NamedTuple):
     classes: Indices
     left_out: Indices
 
-    def take(self, columns: Indices) -> Problems:
+    def take(self, columns: Indices | slice) -> Problems:
         """The problems of some columns."""
         return Problems(self.classes[columns], self.left_out[columns])
 

@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
-from palda.engine import Stage, StageRecord, Threads, add_prefix, strip_prefix
+from palda.engine import Stage, StageRecord, add_prefix, strip_prefix
 from palda.errors import DataError
-from palda.models.classifier.calibration import (
-    MIN_TO_LEARN,
-    Platt,
-    base_log_odds,
-    cross_calibrate,
-    fit_platt,
-    log_likelihoods,
-    minority_counts,
-)
-from palda.models.classifier.features import Features, Scale, cut_blocks, learn_features, tf_idf
-from palda.models.classifier.folds import NO_FOLD, Problems, assign_folds, checked_targets
+from palda.models.classifier.calibration import Platt, cross_calibrate
+from palda.models.classifier.features import Scale, learn_features, tf_idf
+from palda.models.classifier.folds import assign_folds, checked_targets
 from palda.models.classifier.fourier import FourierFeatures
-from palda.models.classifier.lbfgs import LbfgsLimits
-from palda.models.classifier.logistic_loss import fit_columns, scores_without_fold
+from palda.models.classifier.penalty_search import PenaltySearch
+from palda.models.classifier.training_set import ClassifierSettings, TrainingSet
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
     from palda.data import Array
-    from palda.engine import Engine
-    from palda.models.classifier.logistic_loss import Blocks
+    from palda.models.classifier.features import Features
 
     Indices: TypeAlias = NDArray[np.int64]
 
-_INFINITE_PENALTY = 1e9  # leaves nothing of a coefficient
 _FILE_ARRAYS = (
     "coef", "intercept", "slope", "offset", "limit", "base_rates", "penalties", "idf", "dense_mean", "dense_spread",
 )  # fmt: skip
@@ -108,35 +98,41 @@ def _required(features: Any, name: str) -> Any:
     return features
 
 
-@dataclass(frozen=True)
-class ClassifierSettings:
-    """How a classifier is fitted. Penalties are tried from the strongest to the weakest."""
-
-    n_folds: int = 5
-    seed: int = 0
-    word_penalties: tuple[float, ...] = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
-    dense_penalties: tuple[float, ...] = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
-    fourier_penalties: tuple[float, ...] = (3000.0, 1000.0, 300.0, 100.0, 30.0)
-    limits: LbfgsLimits = field(default_factory=LbfgsLimits)
-    engine: Engine = field(default_factory=Threads)
-
-
 @dataclass(frozen=True, eq=False)
-class ClassifierFit:
-    """A classifier, and the log-odds of its training documents by models that did not see their fold.
+class CrossFit:
+    """Models of the folds, and the log-odds of the training documents by models that did not see their fold.
 
-    ``fold_coef`` (features + 1, folds, classes) are those models; a later fit can start from them.
+    ``fold_coef`` (features + 1, folds, classes) are the models; a later fit can start from them. ``penalties`` (3,
+    classes) and ``base_rates`` (classes,) are those of ``LogisticClassifier``; ``platt`` is the recalibration.
     """
 
-    classifier: LogisticClassifier
     log_odds: Array
     folds: Indices
     fold_coef: Array
+    penalties: Array
+    base_rates: Array
+    platt: Platt
 
     def record(self) -> StageRecord:
         """The fit as a record of a checkpoint."""
-        own = {name: getattr(self, name) for name in ("log_odds", "folds", "fold_coef")}
-        return StageRecord(own | add_prefix("head", self.classifier.arrays()), {})
+        names = (spec.name for spec in fields(CrossFit) if spec.name != "platt")
+        own = {name: getattr(self, name) for name in names}
+        return StageRecord(own | add_prefix("platt", self.platt.arrays()), {})
+
+
+@dataclass(frozen=True, eq=False)
+class ClassifierFit(CrossFit):
+    """The same with a classifier for new documents."""
+
+    classifier: LogisticClassifier
+
+
+def _restore(record: StageRecord) -> CrossFit | PenaltySearch:
+    """The fit, or the unfinished search, that a record was made from."""
+    if "path" in record.state:
+        return PenaltySearch.from_record(record)
+    own = {name: array for name, array in record.arrays.items() if not name.startswith("platt.")}
+    return CrossFit(**own, platt=Platt.from_arrays(strip_prefix("platt", record.arrays)))
 
 
 def fit_classifier(
@@ -147,217 +143,68 @@ def fit_classifier(
     weights: Any = None,
     folds: Indices | None = None,
     settings: ClassifierSettings | None = None,
-    start: ClassifierFit | None = None,
-    stage: Stage | None = None,
+    start: CrossFit | None = None,
 ) -> ClassifierFit:
     """Fit a classifier for new documents, and out-of-fold log-odds of the training documents.
+
+    ``counts`` is (documents, words). ``dense`` are more columns, such as log-odds of a topic model that did not see the
+    document's fold. The other parameters are those of ``cross_fit_classifier``.
+    """
+    settings = settings or ClassifierSettings()
+    features = learn_features(counts, dense, settings.seed, settings.limits.dtype)
+    fit = cross_fit_classifier(features, targets, weights=weights, folds=folds, settings=settings, start=start)
+    classifier = fit_final_classifier(features, targets, fit, weights=weights, settings=settings)
+    return ClassifierFit(**{spec.name: getattr(fit, spec.name) for spec in fields(CrossFit)}, classifier=classifier)
+
+
+def cross_fit_classifier(
+    features: Features,
+    targets: Any,
+    *,
+    weights: Any = None,
+    folds: Indices | None = None,
+    settings: ClassifierSettings | None = None,
+    start: CrossFit | None = None,
+    stage: Stage | None = None,
+) -> CrossFit:
+    """Fit models without each fold, and choose their penalties.
 
     Each class has the penalty with the largest out-of-fold likelihood after recalibration. On held-out documents that
     beat one penalty for all classes on scene, enron and bibtex, and was equal on yeast and reuters. A second stage on
     the out-of-fold scores of all classes gained at most .0006 nats per label there (scene, yeast, reuters) and lost up
-    to .0014 (enron, bibtex), so there is none; classes inform each other through ``dense``.
+    to .0014 (enron, bibtex), so there is none; classes inform each other through dense columns.
 
     Models of a fold are fitted without its documents, and so is the recalibration that is applied to it. The labels of
     a document still influence the choice of the penalties and, through models of the other folds, two numbers per
     class.
 
     ``targets`` are probabilities of presence and ``weights`` their weights, 0 for unknown ones, both (documents,
-    classes). ``counts`` is (documents, words). ``dense`` are more columns, such as log-odds of a topic model that did
-    not see the document's fold. ``folds`` are from ``assign_folds`` by default. ``start`` is an earlier fit on the same
-    documents and features: its folds and penalties are kept, and its coefficients are the start.
+    classes). ``folds`` are from ``assign_folds`` by default. ``start`` is an earlier fit on the same documents and
+    features: its folds and penalties are kept, and its coefficients are the start.
     """
     settings, stage = settings or ClassifierSettings(), stage or Stage()
     stored = stage.recall(_restore)
-    if isinstance(stored, ClassifierFit):
+    if isinstance(stored, CrossFit):
         return stored
     labels, known = checked_targets(targets, weights)
-    features = learn_features(counts, dense, settings.seed)
     if start is not None:
         folds = start.folds
     elif folds is None:
         folds = assign_folds(labels, min(settings.n_folds, len(labels)), settings.seed)
-    data = _TrainingSet.build(features, labels, known, folds, settings)
+    data = TrainingSet.build(features, labels, known, folds, settings)
     if start is None:
-        fold_coef, penalties = _fit_folds_and_penalties(data, settings, stored, stage)
+        search = stored or PenaltySearch.start(data)
+        search.run(data, stage)
+        fold_coef, penalties = search.coef, search.penalties
     else:
-        fold_coef, penalties = _fit_folds_from(data, start)
+        fold_coef, penalties = _fit_folds_from(data, start), start.penalties
     platt, log_odds = cross_calibrate(data.out_of_fold(fold_coef), labels, data.weights, folds)
-    coef = data.fit_all(fold_coef.mean(axis=1), penalties)
-    classifier = LogisticClassifier(
-        coef=coef[:-1],
-        intercept=coef[-1],
-        slope=platt.slope,
-        offset=platt.offset,
-        limit=platt.limit,
-        base_rates=1.0 / (1.0 + np.exp(-base_log_odds(labels, data.weights))),
-        penalties=penalties,
-        idf=features.idf,
-        dense_mean=None if features.scale is None else features.scale.mean,
-        dense_spread=None if features.scale is None else features.scale.spread,
-        fourier=features.fourier,
-    )
-    fit = ClassifierFit(classifier, log_odds, folds, fold_coef)
+    fit = CrossFit(log_odds, folds, fold_coef, penalties, data.base_rates, platt)
     stage.keep(fit.record)
     return fit
 
 
-@dataclass(frozen=True, eq=False)
-class _TrainingSet:
-    """The training documents, cut into blocks."""
-
-    blocks: Blocks
-    order: Indices
-    targets: Array
-    weights: Array
-    folds: Indices
-    sizes: tuple[int, int, int]  # numbers of words, dense columns and Fourier features
-    settings: ClassifierSettings
-
-    @classmethod
-    def build(
-        cls, features: Features, targets: Array, weights: Array | None, folds: Indices, settings: ClassifierSettings
-    ) -> _TrainingSet:
-        words, dense = features.words, features.dense
-        for table in (words, dense):
-            if table is not None and table.shape[0] != len(targets):
-                raise DataError(f"features have {table.shape[0]} documents, but targets have {len(targets)}")
-        if len(folds) != len(targets):
-            raise DataError(f"folds have {len(folds)} documents, but targets have {len(targets)}")
-        if len(np.unique(folds)) < 2 or folds.min() < 0:
-            raise DataError("folds must be numbered from 0, and there must be at least 2")
-        blocks, order = cut_blocks(features, targets, weights, folds)
-        return cls(
-            settings.engine.place(cast("Blocks", blocks)),
-            order,
-            targets,
-            np.ones_like(targets) if weights is None else weights,
-            folds,
-            sizes=(
-                0 if words is None else words.shape[1],
-                0 if dense is None else dense.shape[1],
-                0 if features.fourier is None else len(features.fourier.offset),
-            ),
-            settings=settings,
-        )
-
-    @property
-    def n_folds(self) -> int:
-        """Number of folds."""
-        return int(self.folds.max()) + 1
-
-    @property
-    def learned(self) -> Indices:
-        """Classes with enough positives and negatives to be learned."""
-        return np.flatnonzero(minority_counts(self.targets, self.weights) >= MIN_TO_LEARN)
-
-    def base_rate_models(self) -> Array:
-        """Coefficients (features + 1, folds, classes) of models that predict the base rates outside each fold."""
-        coef = np.zeros((sum(self.sizes) + 1, self.n_folds, self.targets.shape[1]))
-        for fold in range(self.n_folds):
-            others = self.order[self.folds[self.order] != fold]
-            coef[-1, fold] = base_log_odds(self.targets[others], self.weights[others])
-        return coef
-
-    def fit_folds(self, coef: Array, penalties: Array, classes: Indices) -> Array:
-        """Coefficients (features + 1, folds, classes) of some classes, each fitted without its fold."""
-        problems = Problems(np.tile(classes, self.n_folds), np.repeat(np.arange(self.n_folds), len(classes)))
-        flat = self._fit(problems, np.tile(penalties, self.n_folds), coef.reshape(len(coef), -1))
-        return flat.reshape(coef.shape)
-
-    def fit_all(self, coef: Array, penalties: Array) -> Array:
-        """Coefficients (features + 1, classes) fitted to all documents."""
-        fitted, classes = coef.copy(), self.learned
-        problems = Problems(classes, np.full(len(classes), NO_FOLD))
-        fitted[:, classes] = self._fit(problems, penalties[:, classes], coef[:, classes])
-        return fitted
-
-    def _fit(self, problems: Problems, penalties: Array, start: Array) -> Array:
-        ridge = np.repeat(np.vstack([penalties, np.zeros(penalties.shape[1])]), (*self.sizes, 1), axis=0)
-        return fit_columns(self.blocks, problems, ridge, start, self.settings.engine, self.settings.limits)
-
-    def out_of_fold(self, coef: Array) -> Array:
-        """Scores (documents, classes), each by the model without the document's fold."""
-        parts = self.settings.engine.each(scores_without_fold, self.blocks, coef)
-        scores = np.empty((len(self.targets), coef.shape[2]))
-        scores[self.order] = np.concatenate(list(parts))
-        return scores
-
-
-@dataclass(eq=False)
-class _PenaltySearch:
-    """State of the choice of penalties, from strong to weak, for one kind of feature after the other."""
-
-    coef: Array  # (features + 1, folds, classes): the best models so far
-    penalties: Array  # (3, classes): of words, dense columns and Fourier features
-    best: Array  # (classes,): out-of-fold log-likelihoods of the best models
-    row: int  # kind of feature whose penalties are tried
-    n_tried: int
-    classes: Indices  # classes that improved with the last penalty
-    current: Array  # models of these classes
-
-    @classmethod
-    def start(cls, data: _TrainingSet) -> _PenaltySearch:
-        """Base rates only: all penalties are infinite."""
-        n_classes = data.targets.shape[1]
-        coef = data.base_rate_models()
-        penalties, best = np.full((len(data.sizes), n_classes), _INFINITE_PENALTY), np.full(n_classes, -np.inf)
-        return cls(coef, penalties, best, -1, 0, data.learned, coef[:, :, :0])
-
-    def begin_row(self, row: int, data: _TrainingSet, grid: Sequence[float]) -> None:
-        """Go on to the penalties of the next kind of feature."""
-        self.penalties[row] = np.median(grid)  # for classes that only a later fit may learn
-        self.penalties[row, data.learned] = _INFINITE_PENALTY
-        self.row, self.n_tried, self.classes = row, 0, data.learned
-        self.current = self.coef[:, :, self.classes]
-
-    def record(self) -> StageRecord:
-        """The state as a record of a checkpoint."""
-        numbers = {"row": self.row, "n_tried": self.n_tried}
-        names = (spec.name for spec in fields(self) if spec.name not in numbers)
-        return StageRecord({name: getattr(self, name) for name in names}, {"path": numbers})
-
-
-def _restore(record: StageRecord) -> ClassifierFit | _PenaltySearch:
-    """The fit, or the unfinished search, that a record was made from."""
-    if "path" in record.state:
-        return _PenaltySearch(**{**record.arrays, **record.state["path"]})
-    own = (record.arrays[name] for name in ("log_odds", "folds", "fold_coef"))
-    return ClassifierFit(LogisticClassifier.from_arrays(strip_prefix("head", record.arrays)), *own)
-
-
-def _fit_folds_and_penalties(
-    data: _TrainingSet, settings: ClassifierSettings, stored: _PenaltySearch | None, stage: Stage
-) -> tuple[Array, Array]:
-    """Models of the folds, and the penalties (3, classes) with which they predict best out of fold.
-
-    Per class, penalties are tried from strong to weak until one is worse.
-    """
-    search = stored or _PenaltySearch.start(data)
-    grids = (settings.word_penalties, settings.dense_penalties, settings.fourier_penalties)
-    for row, (n_features, grid) in enumerate(zip(data.sizes, grids, strict=True)):
-        if not n_features or row < search.row:
-            continue
-        if row > search.row:
-            search.begin_row(row, data, grid)
-        for value in grid[search.n_tried :]:
-            classes = search.classes
-            penalties = search.penalties[:, classes]
-            penalties[row] = value
-            current = data.fit_folds(search.current, penalties, classes)
-            scores, targets, weights = data.out_of_fold(current), data.targets[:, classes], data.weights[:, classes]
-            likelihood = log_likelihoods(fit_platt(scores, targets, weights).apply(scores), targets, weights)
-            better = likelihood > search.best[classes]
-            search.classes, search.current = classes[better], current[:, :, better]
-            search.n_tried += 1
-            if not better.any():
-                break
-            search.best[search.classes], search.penalties[row, search.classes] = likelihood[better], value
-            search.coef[:, :, search.classes] = search.current
-            stage.keep_now(search.record)
-    return search.coef, search.penalties
-
-
-def _fit_folds_from(data: _TrainingSet, start: ClassifierFit) -> tuple[Array, Array]:
+def _fit_folds_from(data: TrainingSet, start: CrossFit) -> Array:
     """Models of the folds with the penalties of an earlier fit, started from its coefficients."""
     shape = (sum(data.sizes) + 1, data.n_folds, data.targets.shape[1])
     if start.fold_coef.shape != shape:
@@ -365,6 +212,43 @@ def _fit_folds_from(data: _TrainingSet, start: ClassifierFit) -> tuple[Array, Ar
             f"start was fitted with (features + 1, folds, classes) = {start.fold_coef.shape}, not {shape}; "
             "start from a fit with the same features and classes"
         )
-    coef, penalties, classes = start.fold_coef.copy(), start.classifier.penalties.copy(), data.learned
-    coef[:, :, classes] = data.fit_folds(coef[:, :, classes], penalties[:, classes], classes)
-    return coef, penalties
+    coef, classes = start.fold_coef.copy(), data.learned
+    coef[:, :, classes], _ = data.fit_folds(coef[:, :, classes], start.penalties[:, classes], classes)
+    return coef
+
+
+def fit_final_classifier(
+    features: Features,
+    targets: Any,
+    fit: CrossFit,
+    *,
+    weights: Any = None,
+    settings: ClassifierSettings | None = None,
+    stage: Stage | None = None,
+) -> LogisticClassifier:
+    """The classifier for new documents: fitted to all documents, with penalties and recalibration of ``fit``."""
+    settings, stage = settings or ClassifierSettings(), stage or Stage()
+
+    def compute() -> LogisticClassifier:
+        labels, known = checked_targets(targets, weights)
+        data = TrainingSet.build(features, labels, known, fit.folds, settings)
+        coef = data.fit_all(fit.fold_coef.mean(axis=1), fit.penalties)
+        return LogisticClassifier(
+            coef=coef[:-1],
+            intercept=coef[-1],
+            slope=fit.platt.slope,
+            offset=fit.platt.offset,
+            limit=fit.platt.limit,
+            base_rates=fit.base_rates,
+            penalties=fit.penalties,
+            idf=features.idf,
+            dense_mean=None if features.scale is None else features.scale.mean,
+            dense_spread=None if features.scale is None else features.scale.spread,
+            fourier=features.fourier,
+        )
+
+    return stage.remember(
+        compute,
+        lambda classifier: StageRecord(classifier.arrays(), {}),
+        lambda record: LogisticClassifier.from_arrays(record.arrays),
+    )

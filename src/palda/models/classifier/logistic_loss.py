@@ -7,14 +7,16 @@ documents, added in the order of the blocks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from palda.models.classifier.lbfgs import LbfgsLimits, column_dots, minimise
+from palda.kernels import SoftLabels, active
+from palda.models.classifier.lbfgs import StepHistory, minimise, row_dots
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -22,12 +24,13 @@ if TYPE_CHECKING:
     from palda.engine import Engine
     from palda.models.classifier.features import Block, StoredBlock
     from palda.models.classifier.folds import Problems
+    from palda.models.classifier.lbfgs import LbfgsLimits
 
     Indices: TypeAlias = NDArray[np.int64]
-    Columns: TypeAlias = slice | NDArray[np.bool_]
     Blocks: TypeAlias = Sequence[Block | StoredBlock]
 
 _COEF_PER_GROUP = 1 << 18  # coefficients that are optimised together: L-BFGS holds fifteen copies, best kept in cache
+_VECTOR = 8  # single-precision numbers that AVX2 handles at a time
 _MIN_CURVATURE = 1e-6  # intercepts have no penalty, and the loss of a certain class has no curvature
 
 
@@ -37,10 +40,20 @@ class Coefficients(NamedTuple):
     coef: Array
     problems: Problems
 
-    def columns_with(self, block: Block | StoredBlock) -> Columns:
-        """Columns whose problem includes the block's documents; a slice, which copies nothing, if all do."""
-        included = self.problems.left_out != block.fold
-        return slice(None) if included.all() else included
+    def without(self, fold: int, dtype: Any) -> tuple[slice, NDArray[Any], Indices]:
+        """Columns whose problem leaves a fold out, which are neighbours; coefficients and classes of the others.
+
+        Columns of zeros are appended, because compiled loops are fastest over whole vectors.
+        """
+        left_out = np.flatnonzero(self.problems.left_out == fold)
+        gap = slice(left_out[0], left_out[-1] + 1) if len(left_out) else slice(0, 0)
+        n_columns = self.coef.shape[1] - len(left_out)
+        coef = np.zeros((len(self.coef), -(-n_columns // _VECTOR) * _VECTOR), dtype)
+        classes = np.zeros(coef.shape[1], dtype=np.int64)
+        for padded, own in ((coef, self.coef), (classes, self.problems.classes)):
+            padded[..., : gap.start] = own[..., : gap.start]
+            padded[..., gap.start : n_columns] = own[..., gap.stop :]
+        return gap, coef, classes
 
 
 def fit_columns(
@@ -51,73 +64,80 @@ def fit_columns(
     engine: Engine,
     limits: LbfgsLimits,
     centre: Array | None = None,
-) -> Array:
+    history: StepHistory | None = None,
+) -> tuple[Array, StepHistory]:
     """Coefficients (features + 1, problems) that minimise weighted cross-entropy + ½ Σ penalty · coefficient².
 
     Each coefficient has its own penalty; that of the last row, the intercepts, should be 0 (maths, eq. 48). With a
-    ``centre``, the distance from it is penalised.
+    ``centre``, the distance from it is penalised. ``history`` are the last steps of an earlier fit of the same columns,
+    without penalties; those of this fit are returned with the coefficients.
     """
     centre = np.zeros_like(start) if centre is None else centre
-    width = max(1, _COEF_PER_GROUP // len(start))
-    groups = [np.arange(first, min(first + width, start.shape[1])) for first in range(0, start.shape[1], width)]
-    fitted = [
-        _fit_group(blocks, problems.take(g), penalties[:, g], start[:, g], centre[:, g], engine, limits) for g in groups
-    ]
-    return np.concatenate(fitted, axis=1) if fitted else start.copy()
+    n_coef, n_problems = start.shape
+    history = history or StepHistory.empty(n_problems, n_coef, limits.dtype)
+    width = max(1, _COEF_PER_GROUP // n_coef)
+    fitted, steps = start.copy(), np.empty_like(history.steps)
+    for first in range(0, n_problems, width):
+        columns = slice(first, first + width)
+        rows = [np.ascontiguousarray(table[:, columns].T) for table in (penalties, centre, start)]
+        group = _Group(blocks, problems.take(columns), rows[0], rows[1], engine)
+        coef, last_steps = group.fit(rows[2], history.take(columns), limits)
+        fitted[:, columns], steps[:, :, columns] = coef.T, last_steps.steps
+    return fitted, StepHistory(steps)
 
 
-def _fit_group(
-    blocks: Blocks,
-    problems: Problems,
-    penalties: Array,
-    start: Array,
-    centre: Array,
-    engine: Engine,
-    limits: LbfgsLimits,
-) -> Array:
-    def objective(coef: Array, columns: Indices) -> tuple[Array, Array]:
-        distance = coef - centre[:, columns]
-        ridge = penalties[:, columns] * distance
-        sums = engine.total(loss_and_gradient, blocks, Coefficients(coef, problems.take(columns)))
-        return 0.5 * column_dots(ridge, distance) + sums[-1], ridge + sums[:-1]
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Problems that are optimised together; tables have a row per problem."""
 
-    curvature = penalties + engine.total(_curvature, blocks, Coefficients(start, problems))
-    return minimise(objective, start, np.maximum(curvature, _MIN_CURVATURE), limits)
+    blocks: Blocks
+    problems: Problems
+    penalties: Array
+    centre: Array
+    engine: Engine
+
+    def fit(self, start: Array, history: StepHistory, limits: LbfgsLimits) -> tuple[Array, StepHistory]:
+        curvature = self.penalties + self._total(_curvature, start, self.problems)[:, :-1]
+        history = history.with_penalties(self.penalties)
+        coef, history = minimise(self.objective, start, np.maximum(curvature, _MIN_CURVATURE), limits, history)
+        return coef, history.with_penalties(-self.penalties)
+
+    def objective(self, coef: Array, rows: Indices) -> tuple[Array, Array]:
+        """Losses and gradients of some of the problems."""
+        distance = coef - self.centre[rows]
+        ridge = self.penalties[rows] * distance
+        sums = self._total(loss_and_gradient, coef, self.problems.take(rows))
+        return 0.5 * row_dots(ridge, distance) + sums[:, -1], ridge + sums[:, :-1]
+
+    def _total(self, function: Callable[[Any, Coefficients], Array], coef: Array, problems: Problems) -> Array:
+        """Sum over blocks, with a row per problem."""
+        by_column = self.engine.total(function, self.blocks, Coefficients(np.ascontiguousarray(coef.T), problems))
+        return np.ascontiguousarray(by_column.T)
 
 
 def loss_and_gradient(block: Block | StoredBlock, at: Coefficients) -> Array:
     """Gradient of a block's cross-entropy (features + 1, problems), and the cross-entropy itself in the last row."""
-    block, columns = block.loaded(), at.columns_with(block)
-    coef, classes = at.coef[:, columns], at.problems.classes[columns]
-    targets = block.targets[:, classes]
-    scores = block.scores(coef)
-    larger_prob = 1.0 / (1.0 + np.exp(-np.abs(scores)))  # σ(|s|)
-    losses = np.maximum(scores, 0.0) - np.log(larger_prob) - targets * scores
-    residuals = np.where(scores >= 0.0, larger_prob, 1.0 - larger_prob) - targets
-    if block.weights is not None:
-        weights = block.weights[:, classes]
-        losses, residuals = weights * losses, weights * residuals
-    sums = np.concatenate((block.weighted_features(residuals), losses.sum(axis=0, keepdims=True)))
-    return _all_columns(sums, columns, len(at.problems.classes))
+    return _pass(block.loaded(), at, curvature=False)
 
 
 def _curvature(block: Block | StoredBlock, at: Coefficients) -> Array:
-    """Diagonal of the Hessian of a block's cross-entropy (features + 1, problems)."""
-    block, columns = block.loaded(), at.columns_with(block)
-    odds = np.exp(-np.abs(block.scores(at.coef[:, columns])))
-    variances = odds / np.square(1.0 + odds)  # p (1 - p)
-    if block.weights is not None:
-        variances *= block.weights[:, at.problems.classes[columns]]
-    return _all_columns(block.weighted_features(variances, power=2), columns, len(at.problems.classes))
+    """Diagonal of the Hessian of a block's cross-entropy (features + 1, problems), and a row of zeros."""
+    return _pass(block.loaded(), at, curvature=True)
 
 
-def _all_columns(table: Array, columns: Columns, n_columns: int) -> Array:
-    """The table with zeros in the columns whose problem does not include the block."""
-    if isinstance(columns, slice):
-        return table
-    result = np.zeros((len(table), n_columns))
-    result[:, columns] = table
-    return result
+def _pass(block: Block, at: Coefficients, *, curvature: bool) -> Array:
+    gap, coef, classes = at.without(block.fold, block.dtype)
+    scores = block.dense_scores(coef)
+    labels = SoftLabels(block.targets, np.empty((0, 0)) if block.weights is None else block.weights, classes)
+    by_word, losses = active().logistic_pass(block.words, labels, coef[: block.n_words], scores, curvature)
+    residuals, n_columns = scores, at.coef.shape[1] - (gap.stop - gap.start)
+    by_column = ((part**2 if curvature else part).T @ residuals for part in block.dense)
+    sums, first = np.zeros((len(coef) + 1, at.coef.shape[1])), 0
+    for table in (by_word, *by_column, residuals.sum(axis=0, keepdims=True), losses[None]):
+        rows = sums[first : first + len(table)]
+        rows[:, : gap.start], rows[:, gap.stop :] = table[:, : gap.start], table[:, gap.start : n_columns]
+        first += len(table)
+    return sums
 
 
 def scores_without_fold(block: Block | StoredBlock, coef: Array) -> Array:

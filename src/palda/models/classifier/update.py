@@ -65,16 +65,18 @@ def update_classifier(
         classifier = _with_frequencies(classifier, summary, sparse.csr_array(counts))
     before = np.vstack((classifier.coef, classifier.intercept))
     own = np.ones_like(labels) if known is None else known
-    scores = np.concatenate([block.scores(before) for block in _blocks(classifier, counts, dense, labels, own)])
+    limits = LbfgsLimits()
+    features = _features(classifier, counts, dense, limits.dtype)
+    scores = np.concatenate([block.scores(before) for block in _blocks(features, labels, own)])
     platt = _recalibrate(classifier, summary, scores, labels, own)
     targets, weights = _with_earlier_documents(labels, own, expit(scores), summary.n_labelled)
-    coef = fit_columns(
-        _blocks(classifier, counts, dense, targets, weights),
+    coef, _ = fit_columns(
+        _blocks(features, targets, weights),
         Problems(np.arange(labels.shape[1]), np.full(labels.shape[1], NO_FOLD)),
         _ridge(classifier),
         before,
         engine,
-        LbfgsLimits(),
+        limits,
         centre=before,
     )
     summary = _add_documents(summary, labels, own)
@@ -119,15 +121,21 @@ def _base_log_odds(summary: ClassifierSummary) -> Array:
     return log_odds
 
 
-def _blocks(classifier: LogisticClassifier, counts: Any, dense: Any, labels: Array, known: Array | None) -> list[Block]:
-    words = None if classifier.idf is None else tf_idf(sparse.csr_array(counts), classifier.idf)
-    columns = scale = None
-    if classifier.dense_mean is not None and classifier.dense_spread is not None:
-        columns, scale = np.asarray(dense, dtype=np.float64), Scale(classifier.dense_mean, classifier.dense_spread)
-    fourier_values = (
-        None if classifier.idf is None else fourier_rows(sparse.csr_array(counts), classifier.idf, classifier.fourier)
-    )
-    features = Features(words, classifier.idf, columns, scale, classifier.fourier, fourier_values)
+def _features(classifier: LogisticClassifier, counts: Any, dense: Any, dtype: Any) -> Features:
+    """Features of new documents, as the classifier was trained on."""
+    features = Features(None, None, None, None, dtype=dtype)
+    if classifier.idf is not None:
+        rows = sparse.csr_array(counts)
+        values = fourier_rows(rows, classifier.idf, classifier.fourier, dtype)
+        words = tf_idf(rows, classifier.idf, dtype)
+        features = Features(words, classifier.idf, None, None, classifier.fourier, values, dtype)
+    if classifier.dense_mean is None or classifier.dense_spread is None:
+        return features
+    scale = Scale(classifier.dense_mean, classifier.dense_spread)
+    return replace(features, dense=np.asarray(dense, dtype=np.float64), scale=scale)
+
+
+def _blocks(features: Features, labels: Array, known: Array) -> list[Block]:
     return cast("list[Block]", cut_blocks(features, labels, known, np.zeros(len(labels), dtype=np.int64))[0])
 
 

@@ -1,0 +1,154 @@
+"""Many logistic regressions at once: a pass over documents, and the direction of L-BFGS.
+
+Columns of coefficients are problems, for example one per class and fold. In the pass every number of a column depends
+on that column alone and is added up in the order of the documents, so no sum has to be reordered for SIMD code.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import njit
+
+from palda.kernels.loops import FAST
+from palda.kernels.special import exp, log
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from palda.data import Array
+    from palda.kernels.arrays import SoftLabels, WordRows
+
+    Floats = NDArray[np.floating[Any]]
+
+_FUSED = {"contract"}  # multiply and add may be one instruction
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FUSED)
+def logistic_pass(
+    documents: WordRows, labels: SoftLabels, coef: Floats, scores: Floats, curvature: bool
+) -> tuple[Floats, Array]:
+    """Gradient (words, columns) of the cross-entropy by word coefficients, and the cross-entropy of each column."""
+    rows, starts, words, values = documents
+    n_columns = coef.shape[1]
+    gradient = np.zeros_like(coef)
+    losses, target, weight = np.zeros(n_columns), np.zeros(n_columns), np.ones(n_columns)
+    for i in range(len(rows)):
+        d = rows[i]
+        _add_words(starts[d], starts[d + 1], words, values, coef, scores[i])
+        for k in range(n_columns):
+            target[k] = labels.targets[d, labels.classes[k]]
+        if len(labels.weights):
+            for k in range(n_columns):
+                weight[k] = labels.weights[d, labels.classes[k]]
+        _residuals(target, weight, scores[i], losses, curvature)
+        for entry in range(starts[d], starts[d + 1]):
+            word, value = words[entry], values[entry]
+            if curvature:
+                value *= value
+            for k in range(n_columns):
+                gradient[word, k] += value * scores[i, k]
+    return gradient, losses
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FUSED)
+def add_word_scores(documents: WordRows, coef: Floats, scores: Floats) -> None:
+    """Add Σ value · coefficient over the words of each document to its row of scores."""
+    rows, starts, words, values = documents
+    for i in range(len(rows)):
+        d = rows[i]
+        _add_words(starts[d], starts[d + 1], words, values, coef, scores[i])
+
+
+@njit(nogil=True, error_model="numpy", fastmath=_FUSED)
+def _add_words(first: int, last: int, words: NDArray[np.int32], values: Floats, coef: Floats, scores: Floats) -> None:
+    """Add Σ value · coefficient over a document's entries to its scores, four entries at a time."""
+    entry = first
+    while entry + 4 <= last:
+        word_0, word_1, word_2, word_3 = words[entry], words[entry + 1], words[entry + 2], words[entry + 3]
+        value_0, value_1, value_2, value_3 = values[entry], values[entry + 1], values[entry + 2], values[entry + 3]
+        for k in range(len(scores)):
+            scores[k] += (
+                value_0 * coef[word_0, k]
+                + value_1 * coef[word_1, k]
+                + value_2 * coef[word_2, k]
+                + value_3 * coef[word_3, k]
+            )
+        entry += 4
+    while entry < last:
+        word, value = words[entry], values[entry]
+        for k in range(len(scores)):
+            scores[k] += value * coef[word, k]
+        entry += 1
+
+
+@njit(nogil=True, error_model="numpy", fastmath=_FUSED)
+def _residuals(target: Array, weight: Array, scores: Floats, losses: Array, curvature: bool) -> None:
+    """Replace a document's scores by residuals, weight · (p - target), or weight · p (1 - p); add to the losses."""
+    for k in range(len(scores)):
+        score = np.float64(scores[k])
+        odds = exp(-abs(score))
+        larger = 1.0 / (1.0 + odds)
+        residual = (larger if score >= 0.0 else odds * larger) - target[k]
+        losses[k] += weight[k] * (max(score, 0.0) + log(1.0 + odds) - target[k] * score)
+        scores[k] = weight[k] * (odds * larger * larger if curvature else residual)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FUSED)
+def lbfgs_direction(
+    history: Floats, inverse: Array, newest: int, gradient: Array, curvature: Array
+) -> tuple[Array, Array]:
+    """L-BFGS direction of each problem by the two-loop recursion, and its product with minus the gradient.
+
+    ``gradient`` and ``curvature`` are (problems, coefficients). ``history`` (2, steps, problems, coefficients) are
+    moves and changes of the gradient, in a ring whose last entry is ``newest``; ``inverse`` (steps, problems) are
+    1 / (move · change), 0 for a step that does not count. The recursion starts from the diagonal ``curvature``, scaled
+    by the newest step.
+    """
+    n_steps, (n_problems, n_coef) = history.shape[1], gradient.shape
+    direction = np.empty((n_problems, n_coef))
+    decrease, shares = np.zeros(n_problems), np.zeros(n_steps)
+    for k in range(n_problems):
+        own = direction[k]
+        for p in range(n_coef):
+            own[p] = -gradient[k, p]
+        for age in range(n_steps):
+            step = (newest - age) % n_steps
+            if inverse[step, k] > 0.0:
+                shares[step] = inverse[step, k] * _dot(history[0, step, k], own)
+                _add_multiple(-shares[step], history[1, step, k], own)
+        scale = inverse[newest, k] * _scaled_square(history[1, newest, k], curvature[k])
+        for p in range(n_coef):
+            own[p] /= curvature[k, p] * (scale if scale > 0.0 else 1.0)
+        for age in range(n_steps - 1, -1, -1):
+            step = (newest - age) % n_steps
+            if inverse[step, k] > 0.0:
+                share = shares[step] - inverse[step, k] * _dot(history[1, step, k], own)
+                _add_multiple(share, history[0, step, k], own)
+        decrease[k] = -_dot(gradient[k], own)
+    return direction, decrease
+
+
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
+def _dot(one: Floats, other: Array) -> float:
+    total = 0.0
+    for p in range(len(other)):
+        total += one[p] * other[p]
+    return total
+
+
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
+def _scaled_square(change: Floats, curvature: Array) -> float:
+    """change · (change / curvature)."""
+    total = 0.0
+    for p in range(len(curvature)):
+        own = np.float64(change[p])
+        total += own * own / curvature[p]
+    return total
+
+
+@njit(nogil=True, error_model="numpy", fastmath=_FUSED)
+def _add_multiple(share: float, source: Floats, target: Array) -> None:
+    for p in range(len(target)):
+        target[p] += share * source[p]

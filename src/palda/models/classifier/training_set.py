@@ -1,0 +1,146 @@
+"""The training documents of the classifier in blocks, and fits of many problems to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import numpy as np
+
+from palda.engine import Threads
+from palda.errors import DataError
+from palda.models.classifier.calibration import (
+    MIN_TO_LEARN,
+    base_log_odds,
+    fit_platt,
+    log_likelihoods,
+    minority_counts,
+)
+from palda.models.classifier.features import cut_blocks
+from palda.models.classifier.folds import NO_FOLD, Problems
+from palda.models.classifier.lbfgs import LbfgsLimits
+from palda.models.classifier.logistic_loss import fit_columns, scores_without_fold
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from palda.data import Array
+    from palda.engine import Engine
+    from palda.models.classifier.features import Features
+    from palda.models.classifier.lbfgs import StepHistory
+    from palda.models.classifier.logistic_loss import Blocks
+
+    Indices: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ClassifierSettings:
+    """How a classifier is fitted. Penalties are tried from the strongest to the weakest."""
+
+    n_folds: int = 5
+    seed: int = 0
+    word_penalties: tuple[float, ...] = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
+    dense_penalties: tuple[float, ...] = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
+    fourier_penalties: tuple[float, ...] = (3000.0, 1000.0, 300.0, 100.0, 30.0)
+    limits: LbfgsLimits = field(default_factory=LbfgsLimits)
+    engine: Engine = field(default_factory=Threads)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingSet:
+    """The training documents, cut into blocks."""
+
+    blocks: Blocks
+    order: Indices
+    targets: Array
+    weights: Array
+    folds: Indices
+    sizes: tuple[int, int, int]  # numbers of words, dense columns and Fourier features
+    settings: ClassifierSettings
+
+    @classmethod
+    def build(
+        cls, features: Features, targets: Array, weights: Array | None, folds: Indices, settings: ClassifierSettings
+    ) -> TrainingSet:
+        """Cut the documents into blocks, and place them on the engine."""
+        words, dense = features.words, features.dense
+        for table in (words, dense):
+            if table is not None and table.shape[0] != len(targets):
+                raise DataError(f"features have {table.shape[0]} documents, but targets have {len(targets)}")
+        if len(folds) != len(targets):
+            raise DataError(f"folds have {len(folds)} documents, but targets have {len(targets)}")
+        if len(np.unique(folds)) < 2 or folds.min() < 0:
+            raise DataError("folds must be numbered from 0, and there must be at least 2")
+        blocks, order = cut_blocks(features, targets, weights, folds)
+        return cls(
+            settings.engine.place(cast("Blocks", blocks)),
+            order,
+            targets,
+            np.broadcast_to(1.0, targets.shape) if weights is None else weights,
+            folds,
+            sizes=(
+                0 if words is None else words.shape[1],
+                0 if dense is None else dense.shape[1],
+                0 if features.fourier is None else len(features.fourier.offset),
+            ),
+            settings=settings,
+        )
+
+    @property
+    def n_folds(self) -> int:
+        """Number of folds."""
+        return int(self.folds.max()) + 1
+
+    @property
+    def learned(self) -> Indices:
+        """Classes with enough positives and negatives to be learned."""
+        return np.flatnonzero(minority_counts(self.targets, self.weights) >= MIN_TO_LEARN)
+
+    @property
+    def base_rates(self) -> Array:
+        """(classes,): share of documents with the class."""
+        rates: Array = 1.0 / (1.0 + np.exp(-base_log_odds(self.targets, self.weights)))
+        return rates
+
+    def base_rate_models(self) -> Array:
+        """Coefficients (features + 1, folds, classes) of models that predict the base rates outside each fold."""
+        coef = np.zeros((sum(self.sizes) + 1, self.n_folds, self.targets.shape[1]))
+        for fold in range(self.n_folds):
+            others = self.order[self.folds[self.order] != fold]
+            coef[-1, fold] = base_log_odds(self.targets[others], self.weights[others])
+        return coef
+
+    def fit_folds(
+        self, coef: Array, penalties: Array, classes: Indices, history: StepHistory | None = None
+    ) -> tuple[Array, StepHistory]:
+        """Coefficients (features + 1, folds, classes) of some classes, each fitted without its fold, and last steps."""
+        problems = Problems(np.tile(classes, self.n_folds), np.repeat(np.arange(self.n_folds), len(classes)))
+        flat = coef.reshape(len(coef), -1)
+        fitted, history = self._fit(problems, np.tile(penalties, self.n_folds), flat, history)
+        return fitted.reshape(coef.shape), history
+
+    def fit_all(self, coef: Array, penalties: Array) -> Array:
+        """Coefficients (features + 1, classes) fitted to all documents."""
+        fitted, classes = coef.copy(), self.learned
+        problems = Problems(classes, np.full(len(classes), NO_FOLD))
+        fitted[:, classes], _ = self._fit(problems, penalties[:, classes], coef[:, classes])
+        return fitted
+
+    def _fit(
+        self, problems: Problems, penalties: Array, start: Array, history: StepHistory | None = None
+    ) -> tuple[Array, StepHistory]:
+        ridge = np.repeat(np.vstack([penalties, np.zeros(penalties.shape[1])]), (*self.sizes, 1), axis=0)
+        settings = self.settings
+        return fit_columns(self.blocks, problems, ridge, start, settings.engine, settings.limits, history=history)
+
+    def out_of_fold(self, coef: Array) -> Array:
+        """Scores (documents, classes), each by the model without the document's fold."""
+        parts = self.settings.engine.each(scores_without_fold, self.blocks, coef)
+        scores = np.empty((len(self.targets), coef.shape[2]))
+        scores[self.order] = np.concatenate(list(parts))
+        return scores
+
+    def out_of_fold_likelihoods(self, coef: Array, classes: Indices) -> Array:
+        """(classes,): log-likelihoods of the recalibrated out-of-fold scores of some classes."""
+        scores, targets, weights = self.out_of_fold(coef), self.targets[:, classes], self.weights[:, classes]
+        return log_likelihoods(fit_platt(scores, targets, weights).apply(scores), targets, weights)

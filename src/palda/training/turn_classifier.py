@@ -1,0 +1,99 @@
+"""The classifier of alternating training: fitted to the labels of every turn, with features that are computed once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from palda.models.classifier import (
+    ClassifierSettings,
+    CrossFit,
+    ExternalFit,
+    Features,
+    cross_fit_classifier,
+    fit_external,
+    fit_final_classifier,
+    learn_features,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from palda.data import Array
+    from palda.engine import Stage
+    from palda.models.classifier import ExternalClassifier, LogisticClassifier
+    from palda.models.topics import TrainingData
+    from palda.training.alternating import TrainingPlan
+
+    Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class TurnClassifier:
+    """Fits classifiers to the soft labels of a turn (maths, eqs. 48 and 49)."""
+
+    data: TrainingData
+    plan: TrainingPlan
+    weights: Array  # (docs, classes): 0 where a label is unknown
+    folds: Indices
+
+    def cross_fit(
+        self, label_probs: Array, evidence: Array | None, start: CrossFit | ExternalFit | None
+    ) -> CrossFit | ExternalFit:
+        """Models of the folds; from ``start`` its penalties are kept. ``evidence`` (docs, classes) is of topics."""
+        stage = self._stage("head", label_probs, evidence)
+        if not isinstance(self.plan.label_prior, str):
+            return fit_external(
+                self.plan.label_prior,
+                self.data.counts[slice(None)],  # a plugged-in classifier needs a matrix in memory
+                label_probs,
+                weights=self._known_weights,
+                folds=self.folds,
+                seed=self.plan.seed,
+                engine=self.plan.crowd.engine,
+                stage=stage,
+            )
+        return cross_fit_classifier(
+            self._words.with_dense(evidence),
+            label_probs,
+            weights=self._known_weights,
+            folds=self.folds,
+            settings=self._settings,
+            start=start if isinstance(start, CrossFit) else None,
+            stage=stage,
+        )
+
+    def final(
+        self, fit: CrossFit | ExternalFit, label_probs: Array, evidence: Array | None
+    ) -> LogisticClassifier | ExternalClassifier:
+        """The classifier for new documents, fitted to all documents with the labels that ``fit`` was fitted to."""
+        if isinstance(fit, ExternalFit):
+            return fit.classifier
+        return fit_final_classifier(
+            self._words.with_dense(evidence),
+            label_probs,
+            fit,
+            weights=self._known_weights,
+            settings=self._settings,
+            stage=self._stage("final_head", label_probs, evidence),
+        )
+
+    @cached_property
+    def _words(self) -> Features:
+        dtype = self._settings.limits.dtype
+        if self.plan.label_prior == "topics":
+            return Features(None, None, None, None, dtype=dtype)
+        return learn_features(self.data.counts, seed=self.plan.seed, dtype=dtype)
+
+    @cached_property
+    def _known_weights(self) -> Array | None:
+        return None if self.weights.all() else self.weights
+
+    @property
+    def _settings(self) -> ClassifierSettings:
+        return ClassifierSettings(seed=self.plan.seed, engine=self.plan.topics.settings.engine)
+
+    def _stage(self, kind: str, label_probs: Array, evidence: Array | None) -> Stage:
+        return self.plan.topics.settings.stages.stage(kind, label_probs, evidence)
