@@ -82,3 +82,73 @@ def test_verbose_fit_writes_one_line_per_iteration_to_standard_error(
     numbers = [int(line.group(1)) for line in lines if line]
     assert all(later == earlier + 1 for earlier, later in pairwise(numbers))
     assert len(lines) == model.n_iter_
+
+
+STAGES = re.compile(
+    r"palda: (turn \d+: )?(votes|classifier and its penalties|classifier|labels|topics|final classifier)"
+    r"(  about .* left)?"
+)
+
+
+@pytest.mark.parametrize("label_prior", ["stacked", "words"])
+@pytest.mark.parametrize("crowd", [False, True])
+def test_verbose_fit_names_every_stage_and_estimates_the_time_left_of_the_whole_fit(
+    capsys: pytest.CaptureFixture[str], crowd: bool, label_prior: str
+) -> None:
+    news = simulate.newsroom(120, seed=0)
+    settings = {"n_topics": 5, "label_prior": label_prior, "random_state": 0, "n_jobs": 1, "verbose": 1}
+    if crowd:
+        CrowdPALDA(**settings).fit(news.corpus.counts, simulate.crowd(news.labels, "paper", seed=0)[0])
+    else:
+        PALDA(**settings).fit(news.corpus, news.labels)
+    lines = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"palda: done in \d+ s", lines[-1])
+    stages = [STAGES.fullmatch(line) for line in lines[:-1] if "iteration" not in line]
+    assert all(stages)
+    kinds = [stage.group(2) for stage in stages if stage]
+    assert set(kinds) >= {"classifier and its penalties", "labels", "topics", "final classifier"}
+    assert ("votes" in kinds) == crowd
+    assert all(stage.group(3) for stage in stages[1:] if stage)
+    assert not any("about 0 s" in line for line in lines)
+
+
+def test_time_left_is_that_of_the_stages_to_come(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A typical fit whose stages take ten times their relative costs in seconds."""
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    progress = Progress(verbose=1, max_iter=10, tol=1e-3, stages="votes and topics")
+    costs = {"votes": 3.0, "penalties": 10.0, "labels": 1.0, "classifier": 1.2, "topics": 11.0, "final classifier": 3.0}
+    kinds = [
+        *("votes", "penalties", "labels", "classifier", "labels", "classifier", "labels", "classifier", "labels"),
+        *("topics", "penalties", "labels", "classifier", "labels", "final classifier"),
+    ]
+    left = []
+    for position, kind in enumerate(kinds):
+        progress.stage(kind)
+        left.append(sum(costs[later] for later in kinds[position:]))
+        now[0] += costs[kind]
+    monkeypatch.undo()
+    shown = re.findall(r"about (\d+) s left", capsys.readouterr().err)
+    assert [int(seconds) for seconds in shown] == [round(seconds) for seconds in left[1:]]
+
+
+def test_additional_turns_do_not_shorten_the_time_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    progress = Progress(verbose=1, max_iter=10, tol=1e-3, stages="votes and topics")
+    for kind in ("votes", "penalties", "labels", *("classifier", "labels") * 3):
+        progress.stage(kind)
+        now[0] += 10.0
+    capsys.readouterr()
+    left = []
+    for _ in range(4):
+        progress.stage("classifier")
+        left += re.findall(r"about (.*) left", capsys.readouterr().err)
+        now[0] += 10.0
+    monkeypatch.undo()
+    assert len(left) == 4
+    assert len(set(left)) == 1

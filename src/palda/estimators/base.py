@@ -193,7 +193,8 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
             self.n_topics_ = default_n_topics(data.counts, n_classes, kind) if auto else int(self.n_topics)
             *seeds, seed = draw_seeds(self.random_state, self.n_init + 1, stages)
             em = replace(settings, online_seed=seeds[0] if self.algorithm == "online" else None)
-            topics = TopicPlan(self.n_topics_, bool(self.smoothing), em, seeds, self._progress)
+            progress = self._progress(uses_base_rates, data)
+            topics = TopicPlan(self.n_topics_, bool(self.smoothing), em, seeds, progress.watch_run)
             if uses_base_rates:
                 chooses = isinstance(self.thresholds, str) or self.inference == "joint"
                 joint = fit_base_rates(data, topics, seed, hold_out=chooses)
@@ -205,7 +206,9 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
                 return joint.label_probs, np.empty(0)
             n_profiles = None if self.n_profiles == "auto" else int(self.n_profiles)
             crowd = self._crowd_settings(annotators, settings.engine)
-            result = fit_alternating(data, TrainingPlan(self.label_prior, n_profiles, topics, crowd, seed))
+            plan = TrainingPlan(self.label_prior, n_profiles, topics, crowd, seed, progress.stage)
+            result = fit_alternating(data, plan)
+            progress.done()
         self._prior, self._past, self.temper_ = result.prior, summarize_past(data.counts, result), result.temperature
         self._keep_topics(result.topics)
         self._params = replace(self._params, annotators=result.belief)
@@ -217,8 +220,12 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
             self.thresholds_ = self._choose_thresholds(targets, self.out_of_fold_probs_)
         return result.label_probs, result.log_likelihoods
 
-    def _progress(self) -> Any:
-        return Progress(verbose=self.verbose, max_iter=self.max_iter, tol=self._tolerance()).step
+    def _progress(self, uses_base_rates: bool, data: TrainingData) -> Progress:
+        stages = None
+        if not uses_base_rates:
+            uses_topics = isinstance(self.label_prior, str) and self.label_prior in ("stacked", "topics")
+            stages = ("labels" if data.votes is None else "votes") + (" and topics" if uses_topics else "")
+        return Progress(verbose=self.verbose, max_iter=self.max_iter, tol=self._tolerance(), stages=stages)
 
     def _choose_thresholds(self, targets: Array, probs: Array) -> Array:
         n_classes = probs.shape[1]

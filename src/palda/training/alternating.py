@@ -11,7 +11,7 @@ documents is chosen by how well held-out labels are predicted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,6 +54,8 @@ from palda.models.topics import (
 from palda.training.turn_classifier import TurnClassifier
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from palda.data import Array, VoteRows, Votes
@@ -87,6 +89,8 @@ class TrainingPlan:
     topics: TopicPlan
     crowd: CrowdSettings
     seed: int
+    watch: Callable[[str, int | None], object] = field(default=lambda *_: None)
+    """Called with the kind of each stage that begins, and its turn."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +161,8 @@ def fit_alternating(data: TrainingData, plan: TrainingPlan) -> TrainingResult:
     weights = ((data.known >= 0) | has_votes).astype(np.float64)
     sample = _Sample(data, plan.seed, n_pairs_with_votes=int(has_votes.sum()))
 
+    if data.votes is not None:
+        plan.watch("votes", None)
     turns = [_labels_from_votes(data, plan)]
     folds = assign_folds(turns[0].label_probs, N_FOLDS, plan.seed)
     classifier = TurnClassifier(data, plan, weights, folds)
@@ -168,12 +174,15 @@ def fit_alternating(data: TrainingData, plan: TrainingPlan) -> TrainingResult:
         stable |= became_stable
         choose_again = len(turns) == 1 or became_stable  # topics and penalties
         if choose_again and _needs_topics(plan.label_prior, stable=stable):
+            plan.watch("topics", len(turns))
             topics = cross_fit_topics(data.counts, previous.label_probs, folds, plan.topics, topics)
             if topics.model.interrupted:
                 break
         start = None if choose_again else previous.fit
         evidence = None if topics is None else topics.evidence
+        plan.watch("penalties" if choose_again else "classifier", len(turns))
         fit = classifier.cross_fit(previous.label_probs, evidence, start)
+        plan.watch("labels", len(turns))
         if data.votes is None or previous.belief is None:
             turn = _labels_without_votes(data.known, fit)
         else:
@@ -189,9 +198,13 @@ def fit_alternating(data: TrainingData, plan: TrainingPlan) -> TrainingResult:
     if best.fit is not None:
         trained_on = turns[turns.index(best) - 1].label_probs
         evidence = topics.evidence if topics is not None and best.uses_topics else None
+        plan.watch("final classifier", None)
         final = classifier.final(best.fit, trained_on, evidence)
+    prior = _label_prior(best, final, weights, sample, topics, plan)
+    if topics is None:
+        plan.watch("topics", None)
     return TrainingResult(
-        prior=_label_prior(best, final, weights, sample, topics, plan),
+        prior=prior,
         topics=fit_labelled_topics(data.counts, best.label_probs, plan.topics) if topics is None else topics.model,
         temperature=Temperature() if topics is None else topics.evidence_model.temperature,
         out_of_fold_log_odds=np.zeros_like(best.label_probs) if best.fit is None else best.fit.log_odds,
