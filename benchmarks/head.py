@@ -72,7 +72,7 @@ def fit_together(words: Any, labels: NDArray[np.float64], folds: NDArray[np.int6
     penalties[-1] = 0.0
     first = np.zeros_like(penalties)
     first[-1] = np.tile(base_log_odds(labels, np.ones_like(labels)), N_FOLDS)
-    coef, _ = fit_columns(blocks, problems, penalties, first, Threads(1), limits)
+    coef = fit_columns(blocks, problems, penalties, first, Threads(1), limits)
     return time.process_time() - start, coef.reshape(-1, N_FOLDS, n_classes)
 
 

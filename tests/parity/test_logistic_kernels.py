@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
 
-from palda.kernels import SoftLabels, WordRows, compiled, reference
+from palda.kernels import SoftLabels, StepRing, WordRows, compiled, reference
 
 TOLERANCES = {np.float64: 1e-10, np.float32: 2e-5}
 PRECISIONS = list(TOLERANCES)
@@ -85,22 +85,23 @@ def test_a_column_does_not_depend_on_its_neighbours(inputs: PassInputs, data: st
 @pytest.mark.parametrize("dtype", PRECISIONS)
 def test_a_direction_equals_the_reference(dtype: Any) -> None:
     rng = np.random.default_rng(0)
-    n_steps, shape = 4, (3, 21)
-    moves = rng.normal(size=(n_steps, *shape))
-    history = np.array([moves, moves * rng.uniform(0.5, 2.0, moves.shape)], dtype=dtype)
-    inverse = 1.0 / np.sum(np.prod(history, axis=0), axis=-1, dtype=np.float64)
-    inverse[2, 1] = 0.0  # a step that does not count
-    gradient, curvature = rng.normal(size=shape), rng.uniform(0.5, 2.0, shape)
-    for newest in (1, 2):
-        arguments = history, inverse, newest, gradient, curvature
-        for ours, theirs in zip(
-            compiled.lbfgs_direction(*arguments), reference.lbfgs_direction(*arguments), strict=True
-        ):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-10)
+    n_steps, n_problems, n_coef = 4, 5, 21
+    moves = rng.normal(size=(n_steps, n_problems, n_coef)).astype(dtype)
+    changes = (moves * rng.uniform(0.5, 2.0, moves.shape)).astype(dtype)
+    inverse = 1.0 / np.sum(moves * changes, axis=-1, dtype=np.float64)
+    inverse[2, 1] = inverse[1, 3] = 0.0  # steps that do not count
+    steps = StepRing(moves, changes, inverse, np.array([0, 1, 2, 1, 3]))
+    problems = np.array([1, 3, 4])
+    gradient, curvature = rng.normal(size=(3, n_coef)), rng.uniform(0.5, 2.0, (3, n_coef))
+    ours = compiled.lbfgs_direction(steps, problems, gradient, curvature)
+    theirs = reference.lbfgs_direction(steps, problems, gradient, curvature)
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10)
 
 
 def test_without_steps_the_direction_is_that_of_the_diagonal() -> None:
     gradient, curvature = np.array([[1.0, -4.0]]), np.array([[2.0, 8.0]])
-    direction, decrease = compiled.lbfgs_direction(np.zeros((2, 3, 1, 2)), np.zeros((3, 1)), 2, gradient, curvature)
+    steps = StepRing(np.ones((3, 1, 2)), np.ones((3, 1, 2)), np.zeros((3, 1)), np.array([2]))
+    direction, decrease = compiled.lbfgs_direction(steps, np.array([0]), gradient, curvature)
     np.testing.assert_allclose(direction, [[-0.5, 0.5]])
     np.testing.assert_allclose(decrease, [2.5])

@@ -78,7 +78,7 @@ def solve(
     start = np.zeros((words.shape[1] + 1, targets.shape[1])) if start is None else start
     problems = one_per_class(targets.shape[1])
     penalties = ridge(words.shape[1], 0.5, targets.shape[1])
-    return fit_columns(blocks, problems, penalties, start, Threads(n_jobs), TIGHT)[0]
+    return fit_columns(blocks, problems, penalties, start, Threads(n_jobs), TIGHT)
 
 
 def test_coefficients_equal_those_of_scikit_learn_on_hard_labels() -> None:
@@ -131,7 +131,7 @@ def test_a_problem_that_leaves_a_fold_out_equals_a_fit_without_its_documents() -
     blocks, _ = cut_blocks(Features(words, None, None, None), labels, None, folds)
     problems = Problems(np.arange(N_CLASSES), np.full(N_CLASSES, 1))
     start = np.zeros((N_WORDS + 1, N_CLASSES))
-    coef, _ = fit_columns(blocks, problems, ridge(N_WORDS, 0.5), start, Threads(), TIGHT)
+    coef = fit_columns(blocks, problems, ridge(N_WORDS, 0.5), start, Threads(), TIGHT)
     np.testing.assert_allclose(coef, solve(words[folds != 1], labels[folds != 1]), atol=1e-5)
 
 

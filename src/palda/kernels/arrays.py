@@ -157,3 +157,16 @@ class SoftLabels(NamedTuple):
     """(docs, classes), or of length 0 if all are 1."""
     classes: NDArray[np.int64]
     """(columns,): class of each column."""
+
+
+class StepRing(NamedTuple):
+    """The last steps of L-BFGS for each of many problems, in rings."""
+
+    moves: NDArray[np.floating[Any]]
+    """(steps, problems, coefficients)."""
+    changes: NDArray[np.floating[Any]]
+    """(steps, problems, coefficients): changes of the gradient."""
+    inverse: NDArray[np.float64]
+    """(steps, problems): 1 / (move · change), 0 for a step that does not count."""
+    newest: NDArray[np.int64]
+    """(problems,): position of the last step."""

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Array
-    from palda.kernels.arrays import SoftLabels, WordRows
+    from palda.kernels.arrays import SoftLabels, StepRing, WordRows
 
+    Indices = NDArray[np.int64]
     Floats = NDArray[np.floating[Any]]
 
 _FUSED = {"contract"}  # multiply and add may be one instruction
@@ -96,36 +97,35 @@ def _residuals(target: Array, weight: Array, scores: Floats, losses: Array, curv
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=_FUSED)
-def lbfgs_direction(
-    history: Floats, inverse: Array, newest: int, gradient: Array, curvature: Array
-) -> tuple[Array, Array]:
-    """L-BFGS direction of each problem by the two-loop recursion, and its product with minus the gradient.
+def lbfgs_direction(steps: StepRing, problems: Indices, gradient: Array, curvature: Array) -> tuple[Array, Array]:
+    """L-BFGS direction of some problems by the two-loop recursion, and its product with minus the gradient.
 
-    ``gradient`` and ``curvature`` are (problems, coefficients). ``history`` (2, steps, problems, coefficients) are
-    moves and changes of the gradient, in a ring whose last entry is ``newest``; ``inverse`` (steps, problems) are
-    1 / (move · change), 0 for a step that does not count. The recursion starts from the diagonal ``curvature``, scaled
-    by the newest step.
+    ``gradient`` and ``curvature`` have a row of coefficients for each of ``problems``. The recursion starts from the
+    diagonal ``curvature``, scaled by the newest step.
     """
-    n_steps, (n_problems, n_coef) = history.shape[1], gradient.shape
+    n_steps, (n_problems, n_coef) = len(steps.inverse), gradient.shape
     direction = np.empty((n_problems, n_coef))
     decrease, shares = np.zeros(n_problems), np.zeros(n_steps)
     for k in range(n_problems):
-        own = direction[k]
+        problem, own = problems[k], direction[k]
+        newest = steps.newest[problem]
         for p in range(n_coef):
             own[p] = -gradient[k, p]
         for age in range(n_steps):
             step = (newest - age) % n_steps
-            if inverse[step, k] > 0.0:
-                shares[step] = inverse[step, k] * _dot(history[0, step, k], own)
-                _add_multiple(-shares[step], history[1, step, k], own)
-        scale = inverse[newest, k] * _scaled_square(history[1, newest, k], curvature[k])
+            if steps.inverse[step, problem] > 0.0:
+                shares[step] = steps.inverse[step, problem] * _dot(steps.moves[step, problem], own)
+                _add_multiple(-shares[step], steps.changes[step, problem], own)
+        scale = 0.0
+        if steps.inverse[newest, problem] > 0.0:
+            scale = steps.inverse[newest, problem] * _scaled_square(steps.changes[newest, problem], curvature[k])
         for p in range(n_coef):
             own[p] /= curvature[k, p] * (scale if scale > 0.0 else 1.0)
         for age in range(n_steps - 1, -1, -1):
             step = (newest - age) % n_steps
-            if inverse[step, k] > 0.0:
-                share = shares[step] - inverse[step, k] * _dot(history[1, step, k], own)
-                _add_multiple(share, history[0, step, k], own)
+            if steps.inverse[step, problem] > 0.0:
+                share = shares[step] - steps.inverse[step, problem] * _dot(steps.changes[step, problem], own)
+                _add_multiple(share, steps.moves[step, problem], own)
         decrease[k] = -_dot(gradient[k], own)
     return direction, decrease
 

@@ -21,6 +21,7 @@ from palda.kernels.arrays import (
     PassLimits,
     ShardResult,
     SoftLabels,
+    StepRing,
     Topics,
     VoteArrays,
     WordEvidence,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from palda.data import Array
 
+    Indices = NDArray[np.int64]
     Floats = NDArray[np.floating[Any]]
 
 
@@ -411,25 +413,23 @@ def add_word_scores(documents: WordRows, coef: Floats, scores: Floats) -> None:
         scores[i] += documents.values[entries] @ coef[documents.words[entries]]
 
 
-def lbfgs_direction(
-    history: Floats, inverse: Array, newest: int, gradient: Array, curvature: Array
-) -> tuple[Array, Array]:
-    """L-BFGS direction of each problem by the two-loop recursion, and its product with minus the gradient.
+def lbfgs_direction(steps: StepRing, problems: Indices, gradient: Array, curvature: Array) -> tuple[Array, Array]:
+    """L-BFGS direction of some problems by the two-loop recursion, and its product with minus the gradient.
 
-    ``gradient`` and ``curvature`` are (problems, coefficients). ``history`` (2, steps, problems, coefficients) are
-    moves and changes of the gradient, in a ring whose last entry is ``newest``; ``inverse`` (steps, problems) are
-    1 / (move · change), 0 for a step that does not count. The recursion starts from the diagonal ``curvature``, scaled
-    by the newest step.
+    ``gradient`` and ``curvature`` have a row of coefficients for each of ``problems``. The recursion starts from the
+    diagonal ``curvature``, scaled by the newest step.
     """
-    moves, changes = history.astype(np.float64)
-    oldest_first = (newest + 1 + np.arange(len(moves))) % len(moves)
-    direction, shares = -gradient, np.zeros_like(inverse)
-    for step in reversed(oldest_first):
-        shares[step] = inverse[step] * np.sum(moves[step] * direction, axis=1)
-        direction = direction - shares[step, :, None] * changes[step]
-    scale = inverse[newest] * np.sum(changes[newest] ** 2 / curvature, axis=1)
-    direction = direction / (curvature * np.where(scale > 0.0, scale, 1.0)[:, None])
-    for step in oldest_first:
-        share = shares[step] - inverse[step] * np.sum(changes[step] * direction, axis=1)
-        direction = direction + share[:, None] * moves[step]
+    direction = -gradient
+    for k, problem in enumerate(problems):
+        newest, inverse = steps.newest[problem], steps.inverse[:, problem]
+        moves, changes = (table[:, problem].astype(np.float64) for table in (steps.moves, steps.changes))
+        newest_first = [step for age in range(len(inverse)) if inverse[step := (newest - age) % len(inverse)] > 0.0]
+        shares = np.zeros_like(inverse)
+        for step in newest_first:
+            shares[step] = inverse[step] * (moves[step] @ direction[k])
+            direction[k] -= shares[step] * changes[step]
+        scale = inverse[newest] * (changes[newest] @ (changes[newest] / curvature[k])) if inverse[newest] > 0.0 else 1.0
+        direction[k] /= scale * curvature[k]
+        for step in reversed(newest_first):
+            direction[k] += (shares[step] - inverse[step] * (changes[step] @ direction[k])) * moves[step]
     return direction, -np.sum(gradient * direction, axis=1)

@@ -181,7 +181,7 @@ def fit_alternating(data: TrainingData, plan: TrainingPlan) -> TrainingResult:
         start = None if choose_again else previous.fit
         evidence = None if topics is None else topics.evidence
         plan.watch("penalties" if choose_again else "classifier", len(turns))
-        fit = classifier.cross_fit(previous.label_probs, evidence, start)
+        fit = classifier.cross_fit(previous.label_probs, evidence, start, stable=stable)
         plan.watch("labels", len(turns))
         if data.votes is None or previous.belief is None:
             turn = _labels_without_votes(data.known, fit)

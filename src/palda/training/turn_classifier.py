@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from palda.models.classifier import (
     CrossFit,
     ExternalFit,
     Features,
+    LbfgsLimits,
     cross_fit_classifier,
     fit_external,
     fit_final_classifier,
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
     Indices = NDArray[np.int64]
 
+_EARLY_TOLERANCE = 1e-3  # of fits to labels that are not stable yet
+
 
 @dataclass(frozen=True, eq=False)
 class TurnClassifier:
@@ -40,9 +43,12 @@ class TurnClassifier:
     folds: Indices
 
     def cross_fit(
-        self, label_probs: Array, evidence: Array | None, start: CrossFit | ExternalFit | None
+        self, label_probs: Array, evidence: Array | None, start: CrossFit | ExternalFit | None, *, stable: bool
     ) -> CrossFit | ExternalFit:
-        """Models of the folds; from ``start`` its penalties are kept. ``evidence`` (docs, classes) is of topics."""
+        """Models of the folds; from ``start`` its penalties are kept. ``evidence`` (docs, classes) is of topics.
+
+        Until labels are stable, the built-in classifier has no Fourier features and is fitted less closely.
+        """
         stage = self._stage("head", label_probs, evidence)
         if not isinstance(self.plan.label_prior, str):
             return fit_external(
@@ -55,12 +61,14 @@ class TurnClassifier:
                 engine=self.plan.crowd.engine,
                 stage=stage,
             )
+        words = self._words if stable else replace(self._words, fourier=None, fourier_values=None)
+        limits = LbfgsLimits() if stable else LbfgsLimits(tolerance=_EARLY_TOLERANCE)
         return cross_fit_classifier(
-            self._words.with_dense(evidence),
+            words.with_dense(evidence),
             label_probs,
             weights=self._known_weights,
             folds=self.folds,
-            settings=self._settings,
+            settings=replace(self._settings, limits=limits),
             start=start if isinstance(start, CrossFit) else None,
             stage=stage,
         )

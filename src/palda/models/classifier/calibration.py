@@ -34,6 +34,7 @@ _OFFSET_PRECISION = 0.01  # weak: the offset decides how many documents are expe
 _MAX_STEPS = 50
 _TOLERANCE = 1e-4  # of a Newton step in slope or offset
 _ROUNDING = 1e-12
+_MAX_SHARE_TO_DROP = 0.5  # of unfinished classes: below it, copying their columns pays
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +52,10 @@ class Platt:
     def apply(self, scores: Array) -> Array:
         """Log-odds of scores (documents, classes)."""
         return np.clip(self.slope * scores + self.offset, -self.limit, self.limit)
+
+    def take(self, classes: NDArray[Any]) -> Platt:
+        """The recalibration of some classes."""
+        return Platt(self.slope[classes], self.offset[classes], self.limit)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All fields as arrays of a file."""
@@ -92,7 +97,9 @@ def fit_platt(scores: Array, targets: Array, weights: Array, start: Platt | None
     """Slope and offset per class, from scores by models that did not see the documents (maths, eq. 49)."""
     n_minority = minority_counts(targets, weights)
     learned, few = n_minority >= MIN_TO_LEARN, n_minority < MIN_FOR_SLOPE
-    line = np.array([np.ones(len(few)), np.zeros(len(few))] if start is None else [start.slope, start.offset])
+    line = np.array([np.ones(len(few)), np.zeros(len(few))])
+    if start is not None:
+        line = np.where(start.slope > 0.0, [start.slope, start.offset], line)
     if (learned & few).any():
         line[0, few] = _shared_slope(scores[:, learned], targets[:, learned], weights[:, learned])
     slope, offset = _newton(scores, targets, weights, line, free_slope=~few)
@@ -113,19 +120,28 @@ def _shared_slope(scores: Array, targets: Array, weights: Array) -> float:
 
 
 def _newton(scores: Array, targets: Array, weights: Array, line: Array, free_slope: NDArray[np.bool_]) -> Array:
-    """Slopes and offsets (2, classes) by Newton's method; a step that makes a class worse is halved."""
-    loss, move = _loss(scores, targets, weights, line), np.zeros_like(line)
+    """Slopes and offsets (2, classes) by Newton's method; a step that makes a class worse is halved.
+
+    A class is done when its step is short. Classes are dropped when at least half of those in work are done.
+    """
+    line, classes = line.copy(), np.arange(line.shape[1])
+    loss = _loss(scores, targets, weights, line)
     for _ in range(_MAX_STEPS):
-        move = _newton_move(scores, targets, weights, line, free_slope)
-        if np.abs(move).max(initial=0.0) < _TOLERANCE:
+        move = _newton_move(scores, targets, weights, line[:, classes], free_slope[classes])
+        unfinished = np.abs(move).max(axis=0) >= _TOLERANCE
+        if not unfinished.any():
             break
-        trial = line + move
-        trial_loss = _loss(scores, targets, weights, trial)
+        if unfinished.mean() <= _MAX_SHARE_TO_DROP:
+            scores, targets, weights = scores[:, unfinished], targets[:, unfinished], weights[:, unfinished]
+            classes, loss, move = classes[unfinished], loss[unfinished], move[:, unfinished]
+        else:
+            move[:, ~unfinished] = 0.0
+        before = line[:, classes]
+        trial_loss = _loss(scores, targets, weights, before + move)
         while (worse := trial_loss > loss + _ROUNDING * (1.0 + loss)).any():
             move[:, worse] /= 2.0
-            trial = line + move
-            trial_loss = _loss(scores, targets, weights, trial)
-        line, loss = trial, trial_loss
+            trial_loss = _loss(scores, targets, weights, before + move)
+        line[:, classes], loss = before + move, trial_loss
     return line
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from palda.kernels import active
+from palda.kernels import StepRing, active
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,35 +47,46 @@ def row_dots(one: Array, other: Array) -> Array:
     return products
 
 
-@dataclass(frozen=True, eq=False)
 class StepHistory:
-    """The last steps of each problem: moves, and changes of the gradient; zeros where there are fewer.
+    """The last steps of many problems: moves, and changes of the gradient.
 
-    ``steps`` is (2, steps, problems, coefficients), oldest first. The Hessian of logistic regression does not depend on
-    the labels, and a penalty adds its multiple of the move to the change of the gradient. So steps remain useful when
-    labels change, and can be corrected when penalties do.
+    The Hessian of logistic regression does not depend on the labels, and a penalty adds its multiple of the move to
+    the change of the gradient. So the steps of a search remain useful in the next one, with other penalties.
     """
 
-    steps: NDArray[Any]
+    def __init__(self, n_problems: int, n_coef: int, dtype: Any) -> None:
+        shape = (_MEMORY, n_problems, n_coef)
+        self.ring = StepRing(
+            np.zeros(shape, dtype),
+            np.zeros(shape, dtype),
+            np.zeros((_MEMORY, n_problems)),
+            np.full(n_problems, _MEMORY - 1),
+        )
+        self.penalties = np.zeros((n_problems, n_coef), dtype)  # those that the changes of the gradient include
 
-    @classmethod
-    def empty(cls, n_problems: int, n_coef: int, dtype: Any) -> StepHistory:
-        """No steps."""
-        return cls(np.zeros((2, _MEMORY, n_problems, n_coef), dtype))
+    def add(self, problems: Indices, move: Array, change: Array) -> None:
+        """Store a step of some problems in place of their oldest."""
+        ring, slots = self.ring, (self.ring.newest[problems] + 1) % _MEMORY
+        ring.newest[problems] = slots
+        ring.moves[slots, problems], ring.changes[slots, problems] = move, change
+        ring.inverse[slots, problems] = _positive_inverse(row_dots(move, change))
 
-    def take(self, problems: Indices | NDArray[np.bool_] | slice) -> StepHistory:
-        """The steps of some problems."""
-        return StepHistory(self.steps[:, :, problems])
-
-    def with_penalties(self, penalties: Array) -> StepHistory:
-        """The same steps with penalties (problems, coefficients) added to the curvature."""
-        steps = self.steps.copy()
-        steps[1] += penalties.astype(steps.dtype) * steps[0]
-        return StepHistory(steps)
-
-    def inverse_products(self) -> Array:
-        """(steps, problems): 1 / (move · change); 0 where that is not positive."""
-        return _positive_inverse(np.einsum("smp,smp->sm", *self.steps, dtype=np.float64))
+    def set_penalties(self, problems: Indices, penalties: Array) -> None:
+        """Correct the steps of some problems for other penalties (problems, coefficients)."""
+        growth = penalties.astype(self.penalties.dtype) - self.penalties[problems]
+        changed = np.flatnonzero(growth.any(axis=0))
+        self.penalties[problems] += growth
+        if not len(changed):
+            return
+        span = slice(changed[0], changed[-1] + 1)
+        for moves, changes, inverse in zip(*self.ring[:3], strict=True):
+            if not inverse[problems].any():
+                continue
+            moved = moves[problems, span]
+            own = changes[problems]
+            own[:, span] += growth[:, span] * moved
+            changes[problems] = own
+            inverse[problems] = _positive_inverse(np.einsum("mp,mp->m", moves[problems], own, dtype=np.float64))
 
 
 def _positive_inverse(values: Array) -> Array:
@@ -86,7 +97,7 @@ def _positive_inverse(values: Array) -> Array:
 
 @dataclass
 class _Search:
-    """State of the problems that are still optimised: one row each, if there are no steps."""
+    """State of the problems that are still optimised, one row each."""
 
     problems: Indices
     point: Array
@@ -97,73 +108,58 @@ class _Search:
     curvature: Array
     step: Array
     done: NDArray[np.bool_]
-    history: NDArray[Any]  # as in StepHistory, but a ring whose last entry is ``newest``
-    inverse: Array  # (steps, problems): 1 / (move · change), 0 for a step that does not count
-    newest: int = _MEMORY - 1
 
     def keep(self, which: NDArray[np.bool_]) -> None:
         """Drop the other problems."""
         for spec in fields(self):
-            name = spec.name
-            if name != "newest":
-                axis = {"history": 2, "inverse": 1}.get(name, 0)
-                setattr(self, name, np.compress(which, getattr(self, name), axis=axis))
+            setattr(self, spec.name, getattr(self, spec.name)[which])
 
 
 def minimise(
-    objective: Objective, start: Array, curvature: Array, limits: LbfgsLimits, history: StepHistory
-) -> tuple[Array, StepHistory]:
-    """Minimum of each problem, a row of coefficients, and its last steps.
+    objective: Objective,
+    start: Array,
+    curvature: Array,
+    limits: LbfgsLimits,
+    history: StepHistory,
+    places: Indices,
+) -> Array:
+    """Minimum of each problem, a row of coefficients.
 
     A problem whose step gains too little tries half of it in the next pass. ``curvature`` is the diagonal of the
-    Hessian, roughly; ``history`` are the last steps of an earlier search.
+    Hessian, roughly. Steps are added to ``history``, where the problems are at ``places``.
     """
     problems = np.arange(len(start))
     loss, gradient = objective(start, problems)
-    inverse = history.inverse_products()
-    direction, decrease = active().lbfgs_direction(history.steps, inverse, _MEMORY - 1, gradient, curvature)
+    direction, decrease = active().lbfgs_direction(history.ring, places, gradient, curvature)
     step, done = np.ones(len(start)), np.zeros(len(start), dtype=bool)
-    search = _Search(
-        problems, start, loss, gradient, direction, decrease, curvature, step, done, history.steps.copy(), inverse
-    )
-    solution, last_steps = start.copy(), history.steps.copy()
-
-    def finish(done: NDArray[np.bool_]) -> None:
-        """Store problems as soon as they are done; what they do until they are dropped depends on the others."""
-        finished = search.problems[done]
-        solution[finished] = search.point[done]
-        last_steps[:, :, finished] = np.roll(search.history[:, :, done], -1 - search.newest, axis=1)
-        search.done |= done
-
+    search = _Search(problems, start, loss, gradient, direction, decrease, curvature, step, done)
+    solution = start.copy()
     for _ in range(limits.max_iter):
         done = (search.decrease <= limits.tolerance * (1.0 + search.loss)) | (search.step < _MIN_STEP)
-        finish(done & ~search.done)
+        # what a problem does after it is done, until it is dropped, depends on the others
+        finished = done & ~search.done
+        solution[search.problems[finished]] = search.point[finished]
+        search.done |= done
         if search.done.all():
-            break
+            return solution
         if search.done.mean() >= _MIN_SHARE_TO_DROP:
             search.keep(~search.done)
-        _advance(search, objective)
-    finish(~search.done)
-    return solution, StepHistory(last_steps)
+        _advance(search, objective, history, places)
+    solution[search.problems[~search.done]] = search.point[~search.done]
+    return solution
 
 
-def _advance(search: _Search, objective: Objective) -> None:
+def _advance(search: _Search, objective: Objective, history: StepHistory, places: Indices) -> None:
     """One step of all problems; those that gain too little stay where they are and halve their step."""
     move = search.step[:, None] * search.direction
     point = search.point + move
     loss, gradient = objective(point, search.problems)
     max_loss = search.loss - _SUFFICIENT_SHARE * search.step * search.decrease + 1e-14 * search.loss
     improved = loss <= max_loss
-    failed, change = ~improved, gradient - search.gradient
-    if failed.any():
-        move[failed], change[failed] = 0.0, 0.0
-        point[failed], gradient[failed] = search.point[failed], search.gradient[failed]
-    search.newest = (search.newest + 1) % _MEMORY
-    search.history[:, search.newest] = move, change
-    search.inverse[search.newest] = _positive_inverse(row_dots(move, change))
-    direction, decrease = active().lbfgs_direction(
-        search.history, search.inverse, search.newest, gradient, search.curvature
-    )
+    added, failed = improved & ~search.done, ~improved
+    history.add(places[search.problems[added]], move[added], (gradient - search.gradient)[added])
+    point[failed], gradient[failed] = search.point[failed], search.gradient[failed]
+    direction, decrease = active().lbfgs_direction(history.ring, places[search.problems], gradient, search.curvature)
     direction[failed] = search.direction[failed]
     search.point, search.gradient, search.direction = point, gradient, direction
     search.decrease = np.where(improved, decrease, search.decrease)

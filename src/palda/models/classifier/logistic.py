@@ -197,24 +197,24 @@ def cross_fit_classifier(
         search.run(data, stage)
         fold_coef, penalties = search.coef, search.penalties
     else:
-        fold_coef, penalties = _fit_folds_from(data, start), start.penalties
+        fold_coef, penalties = _checked_start(data, start), start.penalties
+    classes = data.learned
+    fold_coef[:, :, classes] = data.fit_folds(fold_coef[:, :, classes], penalties[:, classes], classes, settings.limits)
     platt, log_odds = cross_calibrate(data.out_of_fold(fold_coef), labels, data.weights, folds)
     fit = CrossFit(log_odds, folds, fold_coef, penalties, data.base_rates, platt)
     stage.keep(fit.record)
     return fit
 
 
-def _fit_folds_from(data: TrainingSet, start: CrossFit) -> Array:
-    """Models of the folds with the penalties of an earlier fit, started from its coefficients."""
+def _checked_start(data: TrainingSet, start: CrossFit) -> Array:
+    """A copy of the coefficients of an earlier fit."""
     shape = (sum(data.sizes) + 1, data.n_folds, data.targets.shape[1])
     if start.fold_coef.shape != shape:
         raise DataError(
             f"start was fitted with (features + 1, folds, classes) = {start.fold_coef.shape}, not {shape}; "
             "start from a fit with the same features and classes"
         )
-    coef, classes = start.fold_coef.copy(), data.learned
-    coef[:, :, classes], _ = data.fit_folds(coef[:, :, classes], start.penalties[:, classes], classes)
-    return coef
+    return start.fold_coef.copy()
 
 
 def fit_final_classifier(

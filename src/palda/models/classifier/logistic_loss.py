@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Indices: TypeAlias = NDArray[np.int64]
     Blocks: TypeAlias = Sequence[Block | StoredBlock]
 
-_COEF_PER_GROUP = 1 << 18  # coefficients that are optimised together: L-BFGS holds fifteen copies, best kept in cache
+_COEF_PER_GROUP = 1 << 20  # coefficients that are optimised together: L-BFGS holds about twenty copies
 _VECTOR = 8  # single-precision numbers that AVX2 handles at a time
 _MIN_CURVATURE = 1e-6  # intercepts have no penalty, and the loss of a certain class has no curvature
 
@@ -65,25 +65,28 @@ def fit_columns(
     limits: LbfgsLimits,
     centre: Array | None = None,
     history: StepHistory | None = None,
-) -> tuple[Array, StepHistory]:
+    places: Indices | None = None,
+) -> Array:
     """Coefficients (features + 1, problems) that minimise weighted cross-entropy + ½ Σ penalty · coefficient².
 
     Each coefficient has its own penalty; that of the last row, the intercepts, should be 0 (maths, eq. 48). With a
-    ``centre``, the distance from it is penalised. ``history`` are the last steps of an earlier fit of the same columns,
-    without penalties; those of this fit are returned with the coefficients.
+    ``centre``, the distance from it is penalised. ``history`` are the last steps of earlier fits to the same documents,
+    in which these problems are at ``places``; the steps of this fit are added.
     """
-    centre = np.zeros_like(start) if centre is None else centre
     n_coef, n_problems = start.shape
-    history = history or StepHistory.empty(n_problems, n_coef, limits.dtype)
     width = max(1, _COEF_PER_GROUP // n_coef)
-    fitted, steps = start.copy(), np.empty_like(history.steps)
+    fitted = start.copy()
     for first in range(0, n_problems, width):
         columns = slice(first, first + width)
-        rows = [np.ascontiguousarray(table[:, columns].T) for table in (penalties, centre, start)]
-        group = _Group(blocks, problems.take(columns), rows[0], rows[1], engine)
-        coef, last_steps = group.fit(rows[2], history.take(columns), limits)
-        fitted[:, columns], steps[:, :, columns] = coef.T, last_steps.steps
-    return fitted, StepHistory(steps)
+        rows = [np.ascontiguousarray(table[:, columns].T) for table in (penalties, start)]
+        own_centre = np.zeros_like(rows[0]) if centre is None else np.ascontiguousarray(centre[:, columns].T)
+        group = _Group(blocks, problems.take(columns), rows[0], own_centre, engine)
+        if history is None or places is None:
+            own_history, own_places = StepHistory(len(rows[1]), n_coef, limits.dtype), np.arange(len(rows[1]))
+        else:
+            own_history, own_places = history, places[columns]
+        fitted[:, columns] = group.fit(rows[1], limits, own_history, own_places).T
+    return fitted
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,11 +99,10 @@ class _Group:
     centre: Array
     engine: Engine
 
-    def fit(self, start: Array, history: StepHistory, limits: LbfgsLimits) -> tuple[Array, StepHistory]:
+    def fit(self, start: Array, limits: LbfgsLimits, history: StepHistory, places: Indices) -> Array:
         curvature = self.penalties + self._total(_curvature, start, self.problems)[:, :-1]
-        history = history.with_penalties(self.penalties)
-        coef, history = minimise(self.objective, start, np.maximum(curvature, _MIN_CURVATURE), limits, history)
-        return coef, history.with_penalties(-self.penalties)
+        history.set_penalties(places, self.penalties)
+        return minimise(self.objective, start, np.maximum(curvature, _MIN_CURVATURE), limits, history, places)
 
     def objective(self, coef: Array, rows: Indices) -> tuple[Array, Array]:
         """Losses and gradients of some of the problems."""

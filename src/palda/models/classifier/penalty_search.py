@@ -63,16 +63,16 @@ class PenaltySearch:
         """Choose the penalties of one kind of feature: per class, from strong to weak until one is worse."""
         self.penalties[row] = np.median(grid)  # for classes that only a later fit may learn
         self.penalties[row, data.learned] = _INFINITE_PENALTY
-        classes, history = data.learned, None
-        coef = self.coef[:, :, classes]
+        classes, history, limits = data.learned, data.new_history(), data.settings.search_limits
+        coef, platt = self.coef[:, :, classes], None
         for value in grid:
             penalties = self.penalties[:, classes]
             penalties[row] = value
-            coef, history = data.fit_folds(coef, penalties, classes, history)
-            likelihoods = data.out_of_fold_likelihoods(coef, classes)
+            coef = data.fit_folds(coef, penalties, classes, limits, history)
+            likelihoods, platt = data.out_of_fold_likelihoods(coef, classes, platt)
             better = likelihoods > self.best[classes]
             if not better.any():
                 return
-            classes, coef, history = classes[better], coef[:, :, better], history.take(np.tile(better, data.n_folds))
+            classes, coef, platt = classes[better], coef[:, :, better], platt.take(better)
             self.best[classes], self.penalties[row, classes] = likelihoods[better], value
             self.coef[:, :, classes] = coef

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
@@ -18,7 +18,7 @@ from palda.models.classifier.calibration import (
 )
 from palda.models.classifier.features import cut_blocks
 from palda.models.classifier.folds import NO_FOLD, Problems
-from palda.models.classifier.lbfgs import LbfgsLimits
+from palda.models.classifier.lbfgs import LbfgsLimits, StepHistory
 from palda.models.classifier.logistic_loss import fit_columns, scores_without_fold
 
 if TYPE_CHECKING:
@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 
     from palda.data import Array
     from palda.engine import Engine
+    from palda.models.classifier.calibration import Platt
     from palda.models.classifier.features import Features
-    from palda.models.classifier.lbfgs import StepHistory
     from palda.models.classifier.logistic_loss import Blocks
 
     Indices: TypeAlias = NDArray[np.int64]
+
+_MAX_COEF_WITH_HISTORY = 1 << 21  # 80 bytes each
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,11 @@ class ClassifierSettings:
     limits: LbfgsLimits = field(default_factory=LbfgsLimits)
     engine: Engine = field(default_factory=Threads)
 
+    @property
+    def search_limits(self) -> LbfgsLimits:
+        """Limits of fits whose penalties are compared."""
+        return replace(self.limits, tolerance=10.0 * self.limits.tolerance)
+
 
 @dataclass(frozen=True, eq=False)
 class TrainingSet:
@@ -54,6 +61,7 @@ class TrainingSet:
     order: Indices
     targets: Array
     weights: Array
+    all_known: bool  # whether all weights are 1
     folds: Indices
     sizes: tuple[int, int, int]  # numbers of words, dense columns and Fourier features
     settings: ClassifierSettings
@@ -77,6 +85,7 @@ class TrainingSet:
             order,
             targets,
             np.broadcast_to(1.0, targets.shape) if weights is None else weights,
+            weights is None,
             folds,
             sizes=(
                 0 if words is None else words.shape[1],
@@ -111,27 +120,43 @@ class TrainingSet:
         return coef
 
     def fit_folds(
-        self, coef: Array, penalties: Array, classes: Indices, history: StepHistory | None = None
-    ) -> tuple[Array, StepHistory]:
-        """Coefficients (features + 1, folds, classes) of some classes, each fitted without its fold, and last steps."""
-        problems = Problems(np.tile(classes, self.n_folds), np.repeat(np.arange(self.n_folds), len(classes)))
+        self, coef: Array, penalties: Array, classes: Indices, limits: LbfgsLimits, history: StepHistory | None = None
+    ) -> Array:
+        """Coefficients (features + 1, folds, classes) of some classes, each fitted without its fold.
+
+        ``history`` is from ``new_history``.
+        """
+        folds = np.repeat(np.arange(self.n_folds), len(classes))
+        problems = Problems(np.tile(classes, self.n_folds), folds)
+        places = folds * self.targets.shape[1] + problems.classes
         flat = coef.reshape(len(coef), -1)
-        fitted, history = self._fit(problems, np.tile(penalties, self.n_folds), flat, history)
-        return fitted.reshape(coef.shape), history
+        return self._fit(problems, np.tile(penalties, self.n_folds), flat, limits, history, places).reshape(coef.shape)
+
+    def new_history(self) -> StepHistory | None:
+        """An empty history of models of all folds and classes; None if it would take too much memory."""
+        n_problems, n_coef = self.n_folds * self.targets.shape[1], sum(self.sizes) + 1
+        too_large = n_problems * n_coef > _MAX_COEF_WITH_HISTORY
+        return None if too_large else StepHistory(n_problems, n_coef, self.settings.limits.dtype)
 
     def fit_all(self, coef: Array, penalties: Array) -> Array:
         """Coefficients (features + 1, classes) fitted to all documents."""
         fitted, classes = coef.copy(), self.learned
         problems = Problems(classes, np.full(len(classes), NO_FOLD))
-        fitted[:, classes], _ = self._fit(problems, penalties[:, classes], coef[:, classes])
+        fitted[:, classes] = self._fit(problems, penalties[:, classes], coef[:, classes], self.settings.limits)
         return fitted
 
     def _fit(
-        self, problems: Problems, penalties: Array, start: Array, history: StepHistory | None = None
-    ) -> tuple[Array, StepHistory]:
+        self,
+        problems: Problems,
+        penalties: Array,
+        start: Array,
+        limits: LbfgsLimits,
+        history: StepHistory | None = None,
+        places: Indices | None = None,
+    ) -> Array:
         ridge = np.repeat(np.vstack([penalties, np.zeros(penalties.shape[1])]), (*self.sizes, 1), axis=0)
-        settings = self.settings
-        return fit_columns(self.blocks, problems, ridge, start, settings.engine, settings.limits, history=history)
+        engine = self.settings.engine
+        return fit_columns(self.blocks, problems, ridge, start, engine, limits, history=history, places=places)
 
     def out_of_fold(self, coef: Array) -> Array:
         """Scores (documents, classes), each by the model without the document's fold."""
@@ -140,7 +165,9 @@ class TrainingSet:
         scores[self.order] = np.concatenate(list(parts))
         return scores
 
-    def out_of_fold_likelihoods(self, coef: Array, classes: Indices) -> Array:
-        """(classes,): log-likelihoods of the recalibrated out-of-fold scores of some classes."""
-        scores, targets, weights = self.out_of_fold(coef), self.targets[:, classes], self.weights[:, classes]
-        return log_likelihoods(fit_platt(scores, targets, weights).apply(scores), targets, weights)
+    def out_of_fold_likelihoods(self, coef: Array, classes: Indices, start: Platt | None) -> tuple[Array, Platt]:
+        """Log-likelihoods (classes,) of recalibrated out-of-fold scores of some classes, and the recalibration."""
+        scores, targets = self.out_of_fold(coef), self.targets[:, classes]
+        weights = np.broadcast_to(1.0, targets.shape) if self.all_known else self.weights[:, classes]
+        platt = fit_platt(scores, targets, weights, start)
+        return log_likelihoods(platt.apply(scores), targets, weights), platt

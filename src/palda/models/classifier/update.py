@@ -70,7 +70,7 @@ def update_classifier(
     scores = np.concatenate([block.scores(before) for block in _blocks(features, labels, own)])
     platt = _recalibrate(classifier, summary, scores, labels, own)
     targets, weights = _with_earlier_documents(labels, own, expit(scores), summary.n_labelled)
-    coef, _ = fit_columns(
+    coef = fit_columns(
         _blocks(features, targets, weights),
         Problems(np.arange(labels.shape[1]), np.full(labels.shape[1], NO_FOLD)),
         _ridge(classifier),
