@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Indices = NDArray[np.int64]
 
-_EARLY_TOLERANCE = 1e-3  # of fits to labels that are not stable yet
+_EARLY_TOLERANCE = 3e-4  # of fits to labels that are not stable yet
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,8 +49,12 @@ class ClassifierSettings:
 
     @property
     def search_limits(self) -> LbfgsLimits:
-        """Limits of fits whose penalties are compared."""
-        return replace(self.limits, tolerance=10.0 * self.limits.tolerance)
+        """Limits of fits whose penalties are compared.
+
+        With 10 times the tolerance of other fits, out-of-fold log-likelihoods of the true training labels were .0002
+        (Reuters) to .0007 nats (yeast) lower; with 3 times as high as with 1.
+        """
+        return replace(self.limits, tolerance=3.0 * self.limits.tolerance)
 
 
 @dataclass(frozen=True, eq=False)
