@@ -147,13 +147,12 @@ def test_the_pool_prior_is_the_maximum_within_its_limits(seed: int, n_annotators
 def test_gradient_and_curvature_of_the_pool_are_derivatives() -> None:
     counts = np.random.default_rng(0).gamma(1.0, 10.0, (7, 1, 2))
     prior = np.array([[3.0, 1.2]])
-    slope = pool._gradient(prior, counts)
-    bend = pool._hessian(prior, counts, slope)
+    slope, bend = pool._derivatives(prior, counts)
     for side in (0, 1):
         nudge = np.exp(1e-5 * np.eye(2)[side])
         gain = pool._objective(prior * nudge, counts) - pool._objective(prior / nudge, counts)
         assert gain / 2e-5 == pytest.approx(slope[:, side], rel=1e-6)
-        change = pool._gradient(prior * nudge, counts) - pool._gradient(prior / nudge, counts)
+        change = pool._derivatives(prior * nudge, counts)[0] - pool._derivatives(prior / nudge, counts)[0]
         np.testing.assert_allclose(change / 2e-5, bend[:, side], rtol=1e-6)
 
 

@@ -9,6 +9,7 @@ import pytest
 from scipy.special import expit, logit
 
 from palda.data import Votes
+from palda.engine import Threads
 from palda.models.classifier import (
     Combination,
     CombinationInputs,
@@ -98,6 +99,52 @@ def test_profiles_are_chosen_where_classes_occur_in_sets() -> None:
     assert gain.sum() > 50
 
 
+def hidden_thirds(n_docs: int) -> tuple[list[HeldOut], np.ndarray]:
+    """Trials on documents whose classes occur in sets, each with the labels of a third hidden; and log-odds of rates."""
+    labels, classifier, base = labels_in_sets(n_docs, noise=2.5)
+    thirds = np.random.default_rng(5).integers(3, size=n_docs)
+    trials = []
+    for third in range(3):
+        hidden = thirds == third
+        known_labels = np.where(hidden[:, None], 0.0, 3.0 * (2 * labels - 1))
+        trials.append(HeldOut(inputs(classifier, known_labels), votes_of_an_expert(labels, hidden)))
+    return trials, base
+
+
+def test_an_earlier_choice_limits_the_candidates_to_its_size_and_kappa_and_the_classifier_alone() -> None:
+    trials, base = hidden_thirds(300)
+    free, best = choose_combination(trials, base)
+    assert free.n_profiles > 1
+    again, score = choose_combination(trials, base, near=free)
+    assert (again.n_profiles, again.kappa) == (free.n_profiles, free.kappa)
+    assert score == pytest.approx(best, rel=5e-3)  # refitted with its κ at once
+    ten, _ = choose_combination(trials, base, near=replace(free, profiles=Profiles(np.ones(10) / 10, np.ones((10, 6)))))
+    assert ten.n_profiles in (1, 10)
+    alone, _ = choose_combination(trials, base, near=Combination.classifier_alone(base))
+    assert alone.n_profiles == 1
+
+
+def test_choices_do_not_depend_on_the_number_of_threads() -> None:
+    trials, base = hidden_thirds(200)
+    (one, score), (two, other) = (choose_combination(trials, base, engine=Threads(n)) for n in (1, 2))
+    assert score == other
+    np.testing.assert_array_equal(one.profiles.rates, two.profiles.rates)
+    labels, classifier, base = labels_in_sets(300, noise=1.5)
+    hidden = np.arange(300)[:, None] % 2 == 0
+    given = (classifier, labels, np.ones_like(labels), base, np.arange(300), hidden)
+    first, second = (choose_for_new_documents(*given, engine=Threads(n)) for n in (1, 2))
+    np.testing.assert_array_equal(first.log_odds(classifier), second.log_odds(classifier))
+
+
+def test_the_search_finds_the_best_kappa_of_all() -> None:
+    """The held-out likelihood has one maximum in κ, so that the search may stop where it falls."""
+    trials, base = hidden_thirds(300)
+    chosen, score = choose_combination(trials, base, n_profiles=4)
+    near = (replace(chosen, kappa=kappa) for kappa in (1.0, 0.8, 0.6, 0.4, 0.0))
+    others = [choose_combination(trials, base, n_profiles=4, near=start)[1] for start in near]
+    assert score > max(others) - 2.0
+
+
 def independent_labels(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Independent labels, log-odds of a noisy calibrated classifier, and log-odds of the base rates."""
     rng = np.random.default_rng(seed)
@@ -136,13 +183,8 @@ def test_an_uninformative_classifier_gets_kappa_0() -> None:
 
 def test_likelihoods_add_up_over_trials_with_one_common_kappa() -> None:
     """The labels that are hidden in one trial are known in the others."""
-    labels, classifier, base = labels_in_sets(150, noise=2.5)
-    thirds = np.random.default_rng(5).integers(3, size=150)
-    trials = []
-    for third in range(3):
-        hidden = thirds == third
-        known_labels = np.where(hidden[:, None], 0.0, 3.0 * (2 * labels - 1))
-        trials.append(HeldOut(inputs(classifier, known_labels), votes_of_an_expert(labels, hidden)))
+    labels, classifier, _ = labels_in_sets(150, noise=2.5)
+    trials, base = hidden_thirds(150)
     combination, score = choose_combination(trials, base, n_profiles=4)
     assert combination.n_profiles == 4
     separate = [choose_combination([trial], base, n_profiles=4)[1] for trial in trials]

@@ -89,26 +89,44 @@ def _add_evidence(
     votes: VoteArrays, log_ratios: Array, evidence: Array, first: int, stop: int, log_odds: Array
 ) -> None:
     """Fill ``log_odds`` with the evidence for "present" in nats; positions after the last document keep old numbers."""
-    by_class = log_ratios.shape[1] > 1
+    n_columns = np.uint32(log_ratios.shape[1])
+    class_step = np.uint32(n_columns > 1)
+    ratios = log_ratios.reshape(log_ratios.size)
     for d in range(first, stop):
         t = d - first
         for i in range(len(log_odds)):
             log_odds[i, t] = evidence[d, i] if len(evidence) > 0 else 0.0
         if len(votes.starts) > 0:
             for vote in range(votes.starts[d], votes.starts[d + 1]):
-                i = votes.classes[vote]
-                log_odds[i, t] += log_ratios[votes.annotators[vote], i if by_class else 0, votes.values[vote]]
+                i = np.uint32(votes.classes[vote])
+                cell = np.uint32(votes.annotators[vote]) * n_columns + i * class_step
+                log_odds[i, t] += ratios[np.uint32(2) * cell + np.uint32(votes.values[vote])]
 
 
 @njit(nogil=True, error_model="numpy")
 def _count_votes(votes: VoteArrays, label_probs: Array, first: int, stop: int, present_votes: Array) -> None:
     """Add the probability that the class is present to the cell of each vote."""
-    by_class = present_votes.shape[1] > 1
-    if len(votes.starts) > 0:
+    if len(votes.starts) == 0:
+        return
+    if present_votes.shape[1] > 1:
         for d in range(first, stop):
             for vote in range(votes.starts[d], votes.starts[d + 1]):
                 i = votes.classes[vote]
-                present_votes[votes.annotators[vote], i if by_class else 0, votes.values[vote]] += label_probs[d, i]
+                present_votes[votes.annotators[vote], i, votes.values[vote]] += label_probs[d, i]
+        return
+    for d in range(first, stop):
+        annotator, no, yes = np.int64(0), 0.0, 0.0  # sums over the votes of one annotator, which lie together
+        for vote in range(votes.starts[d], votes.starts[d + 1]):
+            if votes.annotators[vote] != annotator:
+                present_votes[annotator, 0, 0] += no
+                present_votes[annotator, 0, 1] += yes
+                annotator, no, yes = np.int64(votes.annotators[vote]), 0.0, 0.0
+            present = label_probs[d, np.uint32(votes.classes[vote])]
+            yes += present if votes.values[vote] == 1 else 0.0
+            no += present if votes.values[vote] != 1 else 0.0
+        if votes.starts[d + 1] > votes.starts[d]:
+            present_votes[annotator, 0, 0] += no
+            present_votes[annotator, 0, 1] += yes
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)

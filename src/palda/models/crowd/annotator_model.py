@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from palda.models.crowd.annotator_history import AnnotatorHistory
 
 _POOL_STEPS = 3  # Newton steps for the pool per EM iteration; the next iteration continues from the result
+_MIN_POOL_GAIN = 1e-3  # nats that such a step must promise
 _MIN_RATE = 1e-6  # ρ of the published model is maximised within [_MIN_RATE, 1 - _MIN_RATE]
 _START_RATES = (0.7, 0.3)  # rates of correct and wrong votes before the first vote: a little better than chance
 
@@ -151,7 +152,8 @@ class CoinModel:
         """The pool's prior and all posteriors; annotators with a history keep their prior (maths, eqs. 38 and 39)."""
         pooled = counts[~belief.has_history]
         before = belief.pool.reshape(-1, 2)
-        pool = fit_pool(pooled.reshape(len(pooled), *before.shape), before, _POOL_STEPS).reshape(belief.pool.shape)
+        pool = fit_pool(pooled.reshape(len(pooled), *before.shape), before, _POOL_STEPS, _MIN_POOL_GAIN)
+        pool = pool.reshape(belief.pool.shape)
         return AnnotatorBelief(np.where(np.isnan(belief.own), pool, belief.own) + counts, pool, belief.own)
 
     def divergence(self, belief: AnnotatorBelief) -> float:
@@ -267,10 +269,11 @@ def votes_per_cell(votes: Votes, n_columns: int) -> Array:
 
 def _cell_sums(votes: Votes, label_probs: Array, *, by_class: bool) -> tuple[Array, Array]:
     """(annotators, classes or 1, 2): number of votes per cell, and the expected number on classes that are present."""
-    n_votes = votes_per_cell(votes, votes.n_classes if by_class else 1)
-    cell = _vote_cells(votes, n_votes.shape[1])
-    present = np.bincount(cell, np.ravel(label_probs)[votes.pair], minlength=n_votes.size)
-    return n_votes, present.astype(np.float64, copy=False).reshape(n_votes.shape)
+    shape = (votes.n_annotators, votes.n_classes if by_class else 1, 2)
+    cell = _vote_cells(votes, shape[1])
+    n_votes = np.bincount(cell, minlength=int(np.prod(shape)))
+    present = np.bincount(cell, np.ravel(label_probs)[votes.pair], minlength=len(n_votes))
+    return n_votes.reshape(shape).astype(np.float64), present.reshape(shape).astype(np.float64, copy=False)
 
 
 def _correct_and_wrong(n_votes: Array, present_votes: Array) -> Array:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from palda.models.crowd.annotator_model import AnnotatorModel
 
 _PRIOR_RATE, _PRIOR_VOTES = 0.7, 10.0  # rate of correct votes assumed of an annotator, and its weight in votes
-_VOTES_PER_SHARD = 50_000
+_VOTES_PER_SHARD = 100_000
 _MAX_SHARDS = 256
 _WARM_UP_ROUNDS, _WARM_UP_TOL = 50, 1e-5  # EM of new profiles while the annotators are fixed
 
@@ -146,41 +146,47 @@ def initial_label_probs(votes: VoteRows, known: NDArray[np.int8]) -> Array:
     by their share of correct votes there, and the others by the mean of the crowd, so that a crowd whose majority is
     wrong is recognised.
     """
-    seen = reduce(np.add, (_tally(some, known[rows]) for rows, some in vote_blocks(votes)))
-    n_yes, n_votes = seen[: 2 * votes.n_classes].reshape(2, -1)
-    n_correct, n_tested = seen[2 * votes.n_classes :].reshape(2, -1)
-    overall = (n_yes + 1.0) / (n_votes + 2.0)
-    crowd = (n_correct.sum() + _PRIOR_RATE * _PRIOR_VOTES) / (n_tested.sum() + _PRIOR_VOTES)
-    rates = (n_correct + crowd * _PRIOR_VOTES) / (n_tested + _PRIOR_VOTES) if n_tested.any() else None
-    probs = np.empty(known.shape)
-    for rows, some in vote_blocks(votes):
-        probs[rows] = np.where(known[rows] >= 0, known[rows], _vote_probs(some, overall, rates))
-    return probs
+    if known.max(initial=-1) < 0:
+        return _vote_shares(votes)
+    n_correct, n_tested = reduce(np.add, (_correct_votes(some, known[rows]) for rows, some in vote_blocks(votes)))
+    if n_tested.any():
+        crowd = (n_correct.sum() + _PRIOR_RATE * _PRIOR_VOTES) / (n_tested.sum() + _PRIOR_VOTES)
+        probs = _posterior_of_coins(votes, (n_correct + crowd * _PRIOR_VOTES) / (n_tested + _PRIOR_VOTES))
+    else:
+        probs = _vote_shares(votes)
+    return np.where(known >= 0, known, probs)
 
 
-def _tally(votes: Votes, known: NDArray[np.int8]) -> Array:
-    """Yes votes and all votes per class; then correct votes and votes on known labels per annotator."""
-    truth = known[votes.doc, votes.label]
+def _vote_shares(votes: VoteRows) -> Array:
+    """(documents, classes): share of yes votes, smoothed towards that of the class."""
+    shape = (votes.n_classes, 2)
+    counts = [
+        np.bincount(2 * some.pair + some.value, minlength=some.n_docs * votes.n_classes * 2).reshape(-1, *shape)
+        for _, some in vote_blocks(votes)
+    ]
+    n_no, n_yes = np.moveaxis(np.concatenate(counts), -1, 0)
+    n_votes = n_no + n_yes
+    overall = (n_yes.sum(axis=0) + 1.0) / (n_votes.sum(axis=0) + 2.0)
+    shares: Array = (n_yes + overall) / (n_votes + 1.0)
+    return shares
+
+
+def _correct_votes(votes: Votes, known: NDArray[np.int8]) -> Array:
+    """(2, annotators): numbers of correct votes, and of votes, on known labels."""
+    truth = known.ravel()[votes.pair]
     tested = truth >= 0
-    annotator = votes.annotator[tested]
-    correct = (votes.value[tested] == truth[tested]).astype(np.float64)
-    return np.concatenate(
-        (
-            np.bincount(votes.label, votes.value == 1, minlength=votes.n_classes),
-            np.bincount(votes.label, minlength=votes.n_classes),
-            np.bincount(annotator, correct, minlength=votes.n_annotators),
-            np.bincount(annotator, minlength=votes.n_annotators),
-        )
-    )
+    annotator, correct = votes.annotator[tested], votes.value[tested] == truth[tested]
+    n_correct = np.bincount(annotator, correct, minlength=votes.n_annotators)
+    return np.stack((n_correct, np.bincount(annotator, minlength=votes.n_annotators)))
 
 
-def _vote_probs(votes: Votes, overall: Array, rates: Array | None) -> Array:
-    """(documents, classes): smoothed share of yes votes, or the posterior under the annotators' rates."""
-    if rates is None:
-        return (votes.yes_per_pair() + overall) / (votes.per_pair() + 1.0)
+def _posterior_of_coins(votes: VoteRows, rates: Array) -> Array:
+    """(documents, classes): probabilities from the votes under rates (annotators,), classes present half the time."""
     no_history = np.full((len(rates), 2), np.nan)
     belief = AnnotatorBelief(np.column_stack((rates, 1.0 - rates)), np.full(2, 0.5), no_history)
-    probs: Array = expit(PublishedCoin().evidence(votes, belief).log_odds)
+    probs: Array = np.concatenate(
+        [expit(PublishedCoin().evidence(some, belief).log_odds) for _, some in vote_blocks(votes)]
+    )
     return probs
 
 
@@ -202,8 +208,10 @@ def fit_crowd(shards: Sequence[VoteShard], start: CrowdState, settings: CrowdSet
     n_votes = _votes_per_cell(shards, state, settings)
     objectives: list[float] = []
     while True:
-        stats, label_probs = _e_step(shards, state, settings)
-        objective = stats.log_likelihood + _log_likelihood_if_absent(n_votes, state, settings)
+        log_rates = model.log_rates(state.belief)
+        stats, label_probs = _e_step(shards, state.profiles, log_rates, settings)
+        if_absent = 0.0 if n_votes is None else float(np.sum(n_votes * log_rates[:, :, 0]))  # "no" is correct
+        objective = stats.log_likelihood + if_absent
         objective += profile_log_prior(state.profiles, state.prior) - model.divergence(state.belief)
         growth = (objective - objectives[-1]) / max(abs(objective), 1.0) if objectives else np.inf
         objectives.append(objective)
@@ -226,30 +234,20 @@ def _votes_per_cell(shards: Sequence[VoteShard], state: CrowdState, settings: Cr
     return reduce(np.add, (votes_per_cell(cast("Votes", shard.votes), n_columns) for shard in shards))
 
 
-def _log_likelihood_if_absent(n_votes: Array | None, state: CrowdState, settings: CrowdSettings) -> float:
-    """Log-likelihood of the votes if every class were absent."""
-    if n_votes is None:
-        return 0.0
-    return float(np.sum(n_votes * settings.annotators.log_rates(state.belief)[:, :, 0]))  # "no" is correct
-
-
-def _log_ratios(belief: AnnotatorBelief, settings: CrowdSettings) -> Array:
-    """(annotators, classes or 1, 2): what a vote of each value adds to the log-odds of "present"."""
-    log_rates = settings.annotators.log_rates(belief)
-    return np.ascontiguousarray(log_rates[:, :, -1, ::-1] - log_rates[:, :, 0])
-
-
-def _e_step(shards: Sequence[VoteShard], state: CrowdState, settings: CrowdSettings) -> tuple[_CrowdStats, list[Array]]:
+def _e_step(
+    shards: Sequence[VoteShard], profiles: Profiles, log_rates: Array, settings: CrowdSettings
+) -> tuple[_CrowdStats, list[Array]]:
     """Statistics of all shards, and Δ of each shard."""
-    log_ratios = _log_ratios(state.belief, settings)
+    log_ratios = np.ascontiguousarray(log_rates[:, :, -1, ::-1] - log_rates[:, :, 0])
 
     def shard_e_step(shard: VoteShard) -> SetPosterior:
         votes = shard.votes
         table = None if votes is None else VoteTable(votes, log_ratios)
-        return profile_e_step(shard.extra, shard.known, state.profiles, table)
+        return profile_e_step(shard.extra, shard.known, profiles, table)
 
     label_probs, stats = [], []
-    for posterior in settings.engine.map(shard_e_step, shards):
+    alone = len(shards) == 1  # then threads would only cost time
+    for posterior in map(shard_e_step, shards) if alone else settings.engine.map(shard_e_step, shards):
         label_probs.append(posterior.label_probs)
         log_likelihood = float(posterior.log_likelihoods.sum())
         stats.append(_CrowdStats(posterior.stats, posterior.present_votes, log_likelihood))
@@ -260,7 +258,8 @@ def label_posterior(
     votes: VoteRows, known: NDArray[np.int8], state: CrowdState, settings: CrowdSettings, extra: Array | None = None
 ) -> Array:
     """Δ (documents, classes) under a fixed state, from votes, other evidence or both."""
-    return np.concatenate(_e_step(cut_votes(votes, known, extra), state, settings)[1])
+    log_rates = settings.annotators.log_rates(state.belief)
+    return np.concatenate(_e_step(cut_votes(votes, known, extra), state.profiles, log_rates, settings)[1])
 
 
 def votes_as_evidence(shards: Sequence[VoteShard], belief: AnnotatorBelief, settings: CrowdSettings) -> list[VoteShard]:

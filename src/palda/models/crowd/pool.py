@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import betaln, digamma, polygamma
+from scipy.special import betaln, digamma, zeta
 
 from palda.models.line_search import line_search
 
@@ -27,7 +27,7 @@ MIN_PARAMETER, MAX_PARAMETER = 0.5, 1000.0
 """Bounds of both parameters of the prior; below ½, E[log rate] punishes one wrong vote by dozens of nats."""
 
 _MAX_STEPS = 50
-_MIN_GAIN = 1e-10  # nats; steps that promise less end the search
+_MIN_GAIN = 1e-10  # nats; steps that promise less are not taken
 _MAX_LOG_STEP = 2.0  # in the logarithm of a parameter
 _MIN_CURVATURE = 1e-6  # relative to the largest curvature
 _MIN_STEP_LENGTH = 1e-9
@@ -50,19 +50,26 @@ def pool_divergence(pool: Array) -> float:
     return beta_divergence(np.broadcast_to(PSEUDO_ANNOTATOR, pool.shape), pool)
 
 
-def fit_pool(counts: Array, start: Array, max_steps: int = _MAX_STEPS) -> Array:
+def fit_pool(counts: Array, start: Array, max_steps: int = _MAX_STEPS, min_gain: float = _MIN_GAIN) -> Array:
     """Beta parameters (rates, 2) that maximise Σ_k [ln B(prior + counts_k) - ln B(prior)] minus the pseudo KL.
 
     ``counts`` is (annotators, rates, 2). This is the bound with each q(rate) at its optimum for the prior: the marginal
     likelihood of correct and wrong votes (maths, eq. 39). Annotators without votes drop out of it. Newton steps in the
-    logarithms with a line search: the result is never worse than ``start``.
+    logarithms with a line search, as long as they promise more than ``min_gain`` nats: the result is never worse than
+    ``start``.
     """
     prior = np.clip(start, MIN_PARAMETER, MAX_PARAMETER)
     active = np.arange(len(prior))
     for _ in range(max_steps):
-        step, expected_gain = _newton_step(prior[active], counts[:, active])
-        prior[active], improved = _move(prior[active], counts[:, active], step)
-        active = active[improved & (expected_gain > _MIN_GAIN)]
+        gradient, hessian = _derivatives(prior[active], counts[:, active])
+        step, expected_gain = _newton_step(prior[active], gradient, hessian)
+        worthwhile = expected_gain > min_gain
+        if not worthwhile.any():
+            break
+        active, expected_gain = active[worthwhile], expected_gain[worthwhile]
+        prior[active], improved = _move(prior[active], counts[:, active], gradient[worthwhile], step[worthwhile])
+        # The number of right digits doubles: after a step that promised less than √min_gain, no other is worthwhile.
+        active = active[improved & (expected_gain > np.sqrt(min_gain))]
         if not len(active):
             break
     return prior
@@ -73,35 +80,39 @@ def _log_beta(betas: Array) -> Array:
     return result
 
 
+_PSEUDO_LOGS = expected_logs(np.array(PSEUDO_ANNOTATOR))
+
+
 def _objective(prior: Array, counts: Array) -> Array:
     """(rates,): the maximised function, up to a constant."""
     votes = np.sum(_log_beta(prior + counts) - _log_beta(prior), axis=0)
-    result: Array = votes - _log_beta(prior) + prior @ expected_logs(np.array(PSEUDO_ANNOTATOR))
+    result: Array = votes - _log_beta(prior) + prior @ _PSEUDO_LOGS
     return result
 
 
-def _gradient(prior: Array, counts: Array) -> Array:
-    """(rates, 2): gradient in the logarithms of the parameters."""
-    votes = np.sum(expected_logs(prior + counts) - expected_logs(prior), axis=0)
-    result: Array = prior * (votes + expected_logs(np.array(PSEUDO_ANNOTATOR)) - expected_logs(prior))
-    return result
-
-
-def _hessian(prior: Array, counts: Array, gradient: Array) -> Array:
-    """(rates, 2, 2): Hessian in the logarithms of the parameters."""
+def _derivatives(prior: Array, counts: Array) -> tuple[Array, Array]:
+    """Gradient (rates, 2) and Hessian (rates, 2, 2) in the logarithms of the parameters."""
     weight = len(counts) + 1  # all annotators and the pseudo-annotator
-    own = np.sum(polygamma(1, prior + counts), axis=0) - weight * polygamma(1, prior)
-    shared = weight * polygamma(1, prior.sum(axis=-1)) - np.sum(polygamma(1, (prior + counts).sum(axis=-1)), axis=0)
+    posterior = prior + counts
+    strength, posterior_strength = prior.sum(axis=-1), posterior.sum(axis=-1)
+    slopes = np.sum(digamma(posterior), axis=0) - np.sum(digamma(posterior_strength), axis=0)[:, None]
+    slopes -= weight * (digamma(prior) - digamma(strength)[:, None])
+    gradient = prior * (slopes + _PSEUDO_LOGS)
+    own = np.sum(_trigamma(posterior), axis=0) - weight * _trigamma(prior)
+    shared = weight * _trigamma(strength) - np.sum(_trigamma(posterior_strength), axis=0)
     hessian: Array = shared[:, None, None] * prior[:, :, None] * prior[:, None, :]
     diagonal = np.arange(2)
     hessian[:, diagonal, diagonal] += own * prior**2 + gradient
-    return hessian
+    return gradient, hessian
 
 
-def _newton_step(prior: Array, counts: Array) -> tuple[Array, Array]:
+def _trigamma(x: Array) -> Array:
+    result: Array = zeta(2.0, x)
+    return result
+
+
+def _newton_step(prior: Array, gradient: Array, hessian: Array) -> tuple[Array, Array]:
     """Ascent step of each row in the logarithms, and its expected gain to first order."""
-    gradient = _gradient(prior, counts)
-    hessian = _hessian(prior, counts, gradient)
     at_bound = ((prior <= MIN_PARAMETER) & (gradient < 0)) | ((prior >= MAX_PARAMETER) & (gradient > 0))
     gradient = np.where(at_bound, 0.0, gradient)
     hessian = np.where(at_bound[:, :, None] | at_bound[:, None, :], 0.0, hessian)
@@ -113,7 +124,7 @@ def _newton_step(prior: Array, counts: Array) -> tuple[Array, Array]:
     return step, np.sum(gradient * step, axis=1)
 
 
-def _move(prior: Array, counts: Array, step: Array) -> tuple[Array, NDArray[np.bool_]]:
+def _move(prior: Array, counts: Array, gradient: Array, step: Array) -> tuple[Array, NDArray[np.bool_]]:
     """The prior after a line search along ``step``, within the bounds, and which rows improved."""
 
     def objective(points: Array, rows: NDArray[np.int64]) -> Array:
@@ -123,5 +134,4 @@ def _move(prior: Array, counts: Array, step: Array) -> tuple[Array, NDArray[np.b
         points = np.clip(prior[rows] * np.exp(length * step[rows]), MIN_PARAMETER, MAX_PARAMETER)
         return points, np.log(points / prior[rows])
 
-    before, gradient = _objective(prior, counts), _gradient(prior, counts)
-    return line_search(prior, before, gradient, objective, points_at, _MIN_STEP_LENGTH)
+    return line_search(prior, _objective(prior, counts), gradient, objective, points_at, _MIN_STEP_LENGTH)
