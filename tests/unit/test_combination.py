@@ -100,7 +100,7 @@ def test_profiles_are_chosen_where_classes_occur_in_sets() -> None:
 
 
 def hidden_thirds(n_docs: int) -> tuple[list[HeldOut], np.ndarray]:
-    """Trials on documents whose classes occur in sets, each with the labels of a third hidden; and log-odds of rates."""
+    """Trials on documents with classes in sets, each with the labels of a third hidden; log-odds of the base rates."""
     labels, classifier, base = labels_in_sets(n_docs, noise=2.5)
     thirds = np.random.default_rng(5).integers(3, size=n_docs)
     trials = []

@@ -19,6 +19,7 @@ from palda.models.crowd import (
     CrowdSettings,
     CrowdState,
     choose_n_profiles,
+    count_votes,
     cut_votes,
     fit_crowd,
     initial_label_probs,
@@ -207,4 +208,4 @@ def _start(votes: Votes, known: NDArray[np.int8], model: AnnotatorModel, prior: 
         history = parse_annotator_prior(prior, votes.annotators)
         return start_state(model.start(votes.n_annotators, votes.n_classes, history), probs)
     belief = model.start(votes.n_annotators, votes.n_classes)
-    return start_state(model.update(model.count(votes, probs), belief), probs)
+    return start_state(model.update(count_votes(model, votes, probs), belief), probs)

@@ -1,17 +1,17 @@
 """Compiled posterior of label sets under a mixture of profiles; the same function as in reference.py.
 
 Symbols in loops: d document, i class, m profile, t position of a document in its tile. Evidence is the sum over a
-document's votes plus other evidence. Known labels and evidence enter as two weights per class, p(evidence | present)
-and p(evidence | absent), scaled so that the larger is 1: certainty is then a plain 0.
+document's votes plus other evidence. It enters as two weights per class, p(evidence | present) and p(evidence |
+absent), scaled so that the larger is 1. A known label is evidence so large that the other weight is a plain 0.
 
-Documents are taken ``TILE`` at a time, and the inner loops run over them, because they are more than profiles. The
+Documents are taken some at a time, and the inner loops run over them, because they are more than profiles. The
 likelihood of a profile is a product of one factor per class. It is kept as mantissa and exponent, so that no logarithm
 is taken per profile.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
@@ -27,20 +27,8 @@ if TYPE_CHECKING:
 
 _TILE = 32  # documents
 _FACTORS_PER_EXPONENT = 8  # factors are at least MIN_FACTOR, so their product stays a normal number
+_CERTAIN = 800.0  # nats of evidence for a known label; exp(-_CERTAIN) is 0
 _LN2 = 0.6931471805599453
-
-
-class _Tile(NamedTuple):
-    """Scratch arrays of some documents."""
-
-    log_odds: Array  # (classes, documents); label probabilities in the end
-    present: Array  # (classes, documents): p(evidence | present)
-    absent: Array  # (classes, documents): p(evidence | absent)
-    log_scale: Array  # (documents,): logarithm of the factor by which the weights were scaled
-    shares: Array  # (profiles, documents): posterior of the profiles
-    exponents: Array  # (profiles, documents)
-    best: Array  # (documents,): largest exponent
-    total: Array  # (documents,): likelihood divided by 2^best
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
@@ -54,41 +42,43 @@ def label_sets(
     log_likelihoods = np.empty(n_docs)
     profile_sums, label_sums = spaced_zeros((n_profiles,)), spaced_zeros((n_classes, n_profiles))
     present_votes = np.zeros(log_ratios.shape)
-    tile = _Tile(
-        spaced_zeros((n_classes, _TILE)),
-        spaced_zeros((n_classes, _TILE)),
-        spaced_zeros((n_classes, _TILE)),
-        spaced_zeros((_TILE,)),
-        spaced_zeros((n_profiles, _TILE)),
-        spaced_zeros((n_profiles, _TILE)),
-        spaced_zeros((_TILE,)),
-        spaced_zeros((_TILE,)),
-    )
+    size = min(_TILE, n_docs)
+    log_odds = spaced_zeros((n_classes, size))
+    present, absent, probs = (spaced_zeros(log_odds.shape), spaced_zeros(log_odds.shape), spaced_zeros(log_odds.shape))
+    shares, exponents = spaced_zeros((n_profiles, size)), spaced_zeros((n_profiles, size))
+    log_scale, best, total = spaced_zeros((size,)), spaced_zeros((size,)), spaced_zeros((size,))
     for first in range(0, n_docs, _TILE):
         stop = min(first + _TILE, n_docs)
-        _add_evidence(votes, log_ratios, evidence, first, stop, tile.log_odds)
-        _set_weights(tile)
-        _set_known(known, first, stop, tile)
-        _set_likelihoods(weights, rates, tile)
-        _normalise(tile)
-        _add_profiles(stop - first, tile.shares, profile_sums)
-        _add_labels(rates, tile, label_sums)
+        _gather(votes, log_ratios, evidence, known, first, stop, log_odds, log_scale)
+        _set_weights(log_odds, present, absent, log_scale)
+        _set_likelihoods(present, absent, weights, rates, shares, exponents)
+        _normalise(shares, exponents, best, total, stop - first, profile_sums)
+        _add_labels(present, absent, rates, shares, probs, label_sums)
         for d in range(first, stop):
             t = d - first
-            log_likelihoods[d] = tile.log_scale[t] + tile.best[t] * _LN2 + log(tile.total[t])
+            log_likelihoods[d] = log_scale[t] + best[t] * _LN2 + log(total[t])
             for i in range(n_classes):
-                present = tile.present[i, t]
-                certain = present == 0.0 or tile.absent[i, t] == 0.0  # rounding errors of the shares must not show
-                label_probs[d, i] = present if certain else min(tile.log_odds[i, t], 1.0)
+                certain = present[i, t] == 0.0 or absent[i, t] == 0.0  # rounding errors of the shares must not show
+                label_probs[d, i] = present[i, t] if certain else min(probs[i, t], 1.0)
         _count_votes(votes, label_probs, first, stop, present_votes)
     return LabelSetResult(label_probs, log_likelihoods, profile_sums, label_sums, present_votes)
 
 
 @njit(nogil=True, error_model="numpy")
-def _add_evidence(
-    votes: VoteArrays, log_ratios: Array, evidence: Array, first: int, stop: int, log_odds: Array
+def _gather(
+    votes: VoteArrays,
+    log_ratios: Array,
+    evidence: Array,
+    known: NDArray[np.int8],
+    first: int,
+    stop: int,
+    log_odds: Array,
+    log_scale: Array,
 ) -> None:
-    """Fill ``log_odds`` with the evidence for "present" in nats; positions after the last document keep old numbers."""
+    """Fill ``log_odds`` with the evidence for "present" in nats; positions after the last document keep old numbers.
+
+    For a known label, ``log_scale`` becomes what must be added to the log-likelihood for the exchanged evidence.
+    """
     n_columns = np.uint32(log_ratios.shape[1])
     class_step = np.uint32(n_columns > 1)
     ratios = log_ratios.reshape(log_ratios.size)
@@ -98,131 +88,111 @@ def _add_evidence(
             log_odds[i, t] = evidence[d, i] if len(evidence) > 0 else 0.0
         if len(votes.starts) > 0:
             for vote in range(votes.starts[d], votes.starts[d + 1]):
-                i = np.uint32(votes.classes[vote])
-                cell = np.uint32(votes.annotators[vote]) * n_columns + i * class_step
-                log_odds[i, t] += ratios[np.uint32(2) * cell + np.uint32(votes.values[vote])]
+                column = np.uint32(votes.classes[vote])
+                cell = np.uint32(votes.annotators[vote]) * n_columns + column * class_step
+                log_odds[column, t] += ratios[np.uint32(2) * cell + np.uint32(votes.values[vote])]
+        log_scale[t] = 0.0
+        for i in range(len(log_odds)):
+            if known[d, i] >= 0:
+                log_scale[t] += log_odds[i, t] - _CERTAIN if known[d, i] == 1 else 0.0
+                log_odds[i, t] = _CERTAIN if known[d, i] == 1 else -_CERTAIN
 
 
 @njit(nogil=True, error_model="numpy")
 def _count_votes(votes: VoteArrays, label_probs: Array, first: int, stop: int, present_votes: Array) -> None:
-    """Add the probability that the class is present to the cell of each vote."""
-    if len(votes.starts) == 0:
-        return
-    if present_votes.shape[1] > 1:
+    """Add the probability that the class is present to the cell of each vote; votes of one cell mostly lie together."""
+    n_columns = np.uint32(present_votes.shape[1])
+    class_step = np.uint32(n_columns > 1)
+    cells = present_votes.reshape(present_votes.size)
+    if len(votes.starts) > 0:
         for d in range(first, stop):
+            current, no, yes = np.uint32(0), 0.0, 0.0
             for vote in range(votes.starts[d], votes.starts[d + 1]):
-                i = votes.classes[vote]
-                present_votes[votes.annotators[vote], i, votes.values[vote]] += label_probs[d, i]
-        return
-    for d in range(first, stop):
-        annotator, no, yes = np.int64(0), 0.0, 0.0  # sums over the votes of one annotator, which lie together
-        for vote in range(votes.starts[d], votes.starts[d + 1]):
-            if votes.annotators[vote] != annotator:
-                present_votes[annotator, 0, 0] += no
-                present_votes[annotator, 0, 1] += yes
-                annotator, no, yes = np.int64(votes.annotators[vote]), 0.0, 0.0
-            present = label_probs[d, np.uint32(votes.classes[vote])]
-            yes += present if votes.values[vote] == 1 else 0.0
-            no += present if votes.values[vote] != 1 else 0.0
-        if votes.starts[d + 1] > votes.starts[d]:
-            present_votes[annotator, 0, 0] += no
-            present_votes[annotator, 0, 1] += yes
+                i = np.uint32(votes.classes[vote])
+                cell = np.uint32(2) * (np.uint32(votes.annotators[vote]) * n_columns + i * class_step)
+                if cell != current:
+                    cells[current] += no
+                    cells[current + np.uint32(1)] += yes
+                    current, no, yes = cell, 0.0, 0.0
+                present = label_probs[d, i]
+                yes += present if votes.values[vote] == 1 else 0.0
+                no += present if votes.values[vote] != 1 else 0.0
+            if no + yes > 0.0:
+                cells[current] += no
+                cells[current + np.uint32(1)] += yes
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
-def _set_weights(tile: _Tile) -> None:
-    """Fill the weights of both states of every class, the larger one 1, and the log of their common factor."""
-    for t in range(len(tile.log_scale)):
-        tile.log_scale[t] = 0.0
-    for i in range(len(tile.log_odds)):
-        for t in range(len(tile.log_scale)):
-            log_odds = tile.log_odds[i, t]
-            smaller = exp(-abs(log_odds))
-            tile.present[i, t] = 1.0 if log_odds > 0.0 else smaller
-            tile.absent[i, t] = smaller if log_odds > 0.0 else 1.0
-            tile.log_scale[t] += max(log_odds, 0.0)
-
-
-@njit(nogil=True, error_model="numpy")
-def _set_known(known: NDArray[np.int8], first: int, stop: int, tile: _Tile) -> None:
-    """Correct the weights of known labels, whose evidence counts only towards the likelihood."""
-    for d in range(first, stop):
-        t = d - first
-        for i in range(known.shape[1]):
-            if known[d, i] >= 0:
-                log_odds = tile.log_odds[i, t]
-                tile.log_scale[t] += min(log_odds, 0.0) if known[d, i] == 1 else -max(log_odds, 0.0)
-                tile.present[i, t] = float(known[d, i])
-                tile.absent[i, t] = 1.0 - known[d, i]
+def _set_weights(log_odds: Array, present: Array, absent: Array, log_scale: Array) -> None:
+    """Fill the weights of both states of every class, the larger one 1; add the log of their common factor."""
+    for i in range(len(log_odds)):
+        for t in range(len(log_scale)):
+            larger = log_odds[i, t]
+            smaller = exp(-abs(larger))
+            present[i, t] = 1.0 if larger > 0.0 else smaller
+            absent[i, t] = smaller if larger > 0.0 else 1.0
+            log_scale[t] += max(larger, 0.0)
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
-def _set_likelihoods(weights: Array, rates: Array, tile: _Tile) -> None:
+def _set_likelihoods(
+    present: Array, absent: Array, weights: Array, rates: Array, shares: Array, exponents: Array
+) -> None:
     """Fill ``shares`` and ``exponents`` with w_m Π_i f_mi as ``shares`` 2^``exponents``."""
     n_classes, n_profiles = rates.shape
-    shares, n_docs = tile.shares, tile.shares.shape[1]
+    n_docs = shares.shape[1]
     for m in range(n_profiles):
         for t in range(n_docs):
             shares[m, t] = weights[m]
-            tile.exponents[m, t] = 0.0
+            exponents[m, t] = 0.0
     for i in range(n_classes):
         for m in range(n_profiles):
             rate = rates[i, m]
             for t in range(n_docs):
-                factor = tile.absent[i, t] + (tile.present[i, t] - tile.absent[i, t]) * rate
-                shares[m, t] *= max(factor, MIN_FACTOR)
+                shares[m, t] *= max(absent[i, t] + (present[i, t] - absent[i, t]) * rate, MIN_FACTOR)
         if (i + 1) % _FACTORS_PER_EXPONENT == 0 or i + 1 == n_classes:
             for m in range(n_profiles):
                 for t in range(n_docs):
-                    tile.exponents[m, t] += exponent(shares[m, t])
+                    exponents[m, t] += exponent(shares[m, t])
                     shares[m, t] = mantissa(shares[m, t])
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
-def _normalise(tile: _Tile) -> None:
-    """Turn likelihoods into the posterior of the profiles; their sum is ``total`` 2^``best``."""
-    shares, exponents, best, total = tile.shares, tile.exponents, tile.best, tile.total
-    n_profiles, n_docs = shares.shape
-    for t in range(n_docs):
+def _normalise(shares: Array, exponents: Array, best: Array, total: Array, n_docs: int, profile_sums: Array) -> None:
+    """Turn likelihoods into the posterior of the profiles, and add it up; their sum is ``total`` 2^``best``.
+
+    Positions after the last document get a posterior of 0.
+    """
+    n_profiles, size = shares.shape
+    for t in range(size):
         best[t] = exponents[0, t]
-        total[t] = 0.0
-    for m in range(1, n_profiles):
-        for t in range(n_docs):
+        total[t] = 0.0 if t < n_docs else np.inf
+        for m in range(1, n_profiles):
             best[t] = max(best[t], exponents[m, t])
     for m in range(n_profiles):
-        for t in range(n_docs):
+        for t in range(size):
             shares[m, t] *= power_of_two(exponents[m, t] - best[t])
             total[t] += shares[m, t]
     for m in range(n_profiles):
-        for t in range(n_docs):
+        added = 0.0
+        for t in range(size):
             shares[m, t] /= total[t]
+            added += shares[m, t]
+        profile_sums[m] += added
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FAST)
-def _add_profiles(n_docs: int, shares: Array, profile_sums: Array) -> None:
-    """Add the posterior of the profiles to ``profile_sums``; positions after the last document are set to 0."""
-    for m in range(len(shares)):
-        for t in range(n_docs, shares.shape[1]):
-            shares[m, t] = 0.0
-        total = 0.0
-        for t in range(shares.shape[1]):
-            total += shares[m, t]
-        profile_sums[m] += total
-
-
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
-def _add_labels(rates: Array, tile: _Tile, label_sums: Array) -> None:
-    """Add P(profile m and class i present) to ``label_sums``; ``log_odds`` become label probabilities."""
+def _add_labels(present: Array, absent: Array, rates: Array, shares: Array, probs: Array, label_sums: Array) -> None:
+    """Add P(profile m and class i present) to ``label_sums``; fill ``probs`` with label probabilities."""
     n_classes, n_profiles = rates.shape
-    probs = tile.log_odds
     for i in range(n_classes):
-        for t in range(len(tile.total)):
+        for t in range(probs.shape[1]):
             probs[i, t] = 0.0
         for m in range(n_profiles):
-            rate, total = rates[i, m], 0.0
-            for t in range(len(tile.total)):
-                present, absent = tile.present[i, t], tile.absent[i, t]
-                joint = tile.shares[m, t] * present * rate / max(absent + (present - absent) * rate, MIN_FACTOR)
+            rate, added = rates[i, m], 0.0
+            for t in range(probs.shape[1]):
+                factor = max(absent[i, t] + (present[i, t] - absent[i, t]) * rate, MIN_FACTOR)
+                joint = shares[m, t] * present[i, t] * rate / factor
                 probs[i, t] += joint
-                total += joint
-            label_sums[i, m] += total
+                added += joint
+            label_sums[i, m] += added
