@@ -124,6 +124,16 @@ def test_an_earlier_choice_limits_the_candidates_to_its_size_and_kappa_and_the_c
     assert alone.n_profiles == 1
 
 
+@pytest.mark.parametrize("n_profiles", [1, 4])
+def test_a_choice_on_some_trials_is_scored_on_all(n_profiles: int) -> None:
+    trials, base = hidden_thirds(300)
+    chosen, score = choose_combination(trials, base, n_profiles=n_profiles, n_choice_trials=1)
+    first, first_score = choose_combination(trials[:1], base, n_profiles=n_profiles)
+    assert chosen.kappa == first.kappa
+    rest = choose_combination(trials[1:], base, n_profiles=n_profiles, near=chosen)[1]
+    assert score == pytest.approx(first_score + rest, rel=1e-12)
+
+
 def test_choices_do_not_depend_on_the_number_of_threads() -> None:
     trials, base = hidden_thirds(200)
     (one, score), (two, other) = (choose_combination(trials, base, engine=Threads(n)) for n in (1, 2))

@@ -76,7 +76,7 @@ _MANY_VOTES = 3.0  # votes per label from which hidden votes reveal small differ
 _STANDARD_ERRORS_WITH_MANY_VOTES = 0.5
 _N_FIRST_CHOICES = 2  # turns in which profiles and κ are chosen; later only once labels are stable
 _MAX_PAIRS = 250_000  # (document, class) pairs that profiles and κ are chosen on
-_MAX_TRIAL_PAIRS = 120_000  # the same, summed over the folds of votes that are hidden
+_MAX_CHOICE_PAIRS = 120_000  # the same, summed over the folds of hidden votes that candidates are compared on
 _MIN_PROB = 1e-6  # distance of probabilities from 0 and 1
 
 
@@ -288,6 +288,7 @@ def _labels_with_votes(
             base,
             n_profiles=plan.n_profiles,
             near=near,
+            n_choice_trials=max(1, _MAX_CHOICE_PAIRS // (len(sample.rows) * len(base))),
             min_standard_errors=_STANDARD_ERRORS_WITH_MANY_VOTES if sample.has_many_votes else MIN_STANDARD_ERRORS,
             seed=plan.seed,
             engine=plan.crowd.engine,
@@ -309,7 +310,7 @@ def _hidden_vote_trials(
     if votes is None or folds is None:
         return []
     trials = []
-    for fold in range(max(1, min(N_VOTE_FOLDS, _MAX_TRIAL_PAIRS // (len(rows) * known.shape[1])))):
+    for fold in range(max(1, min(N_VOTE_FOLDS, _MAX_PAIRS // (len(rows) * known.shape[1])))):
         visible, hidden = (select_votes(votes, which) for which in (folds != fold, folds == fold))
         evidence = plan.crowd.annotators.evidence(visible, belief).log_odds
         trials.append(HeldOut(CombinationInputs(known[rows], evidence, log_odds[rows]), HeldOutVotes(hidden, belief)))

@@ -145,6 +145,7 @@ def choose_combination(
     *,
     n_profiles: int | None = None,
     near: Combination | None = None,
+    n_choice_trials: int | None = None,
     min_standard_errors: float = MIN_STANDARD_ERRORS,
     seed: int = 0,
     engine: Threads | None = None,
@@ -154,20 +155,30 @@ def choose_combination(
     The trials are of the same documents. The classifier alone with κ = 1 is kept unless another candidate is better by
     ``min_standard_errors`` standard errors and a nat; more profiles must beat fewer by as much. With ``n_profiles``,
     only κ is chosen. With ``near``, an earlier choice, its number of profiles and κ are the only candidates beside the
-    classifier alone. The result does not depend on the number of threads.
+    classifier alone. With ``n_choice_trials``, the choice is made on the first trials only; the log-likelihood is that
+    of all of them, because a comparison of turns needs more precision than a comparison of candidates. The result does
+    not depend on the number of threads.
     """
+    engine = engine or Threads()
+    trials, others = trials[:n_choice_trials], [] if n_choice_trials is None else trials[n_choice_trials:]
     candidates = [_choose_kappa(trials, base, min_standard_errors)]
     if n_profiles != 1 and len(base) > 1:
         sizes: tuple[int, ...] = _NUMBERS_OF_PROFILES if n_profiles is None else (n_profiles,)
         kappas: tuple[float, ...] = _KAPPAS
         if near is not None:
             sizes, kappas = (near.n_profiles,) if near.n_profiles > 1 else (), (near.kappa,)
-        candidates += _fit_sizes(trials, base, sizes, kappas, seed, engine or Threads())
+        candidates += _fit_sizes(trials, base, sizes, kappas, seed, engine)
     best = len(candidates) - 1
     if n_profiles is None:
         scores = [candidate.scores for candidate in candidates]
         best = choose_candidate(scores, min_standard_errors=min_standard_errors)
-    return candidates[best].combinations[0], candidates[best].total
+    chosen = candidates[best].combinations[0]
+    score = candidates[best].total
+    if others and chosen.n_profiles > 1:
+        score += _fit_sizes(others, base, (chosen.n_profiles,), (chosen.kappa,), seed, engine)[0].total
+    elif others:
+        score += float(sum(_scores(trial, chosen).sum() for trial in others))
+    return chosen, score
 
 
 def choose_for_new_documents(
