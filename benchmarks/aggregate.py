@@ -1,9 +1,9 @@
 """Aggregation without texts: comparison with crowd-kit, ten million votes, and the effect of label-set profiles.
 
 1. 2,000 documents x 5 votes of 50 annotators x 10 classes against crowd-kit's ``BinaryRelevance(OneCoinDawidSkene)``,
-   both from a data frame. Target: 50 times faster, no less accurate. crowd-kit learns one skill per annotator and
+   both from a data frame. Target: 100 times faster, no less accurate. crowd-kit learns one skill per annotator and
    class, palda one skill per annotator. Needs ``palda[baselines]``.
-2. 10 million votes. Target: a peak below 2 GB for the whole process.
+2. 10 million votes. Target: a peak below 1 GB for the whole process, which also simulates them.
 3. Consensus micro-F1 on real label sets, ``n_profiles="auto"`` against 1, mean of five crowds with the paper's quality
    profile. Needs the data sets (``PALDA_DATA``). Targets: with 2 and 5 votes per document yeast +.012, scene +.02,
    enron +.005; with 1 and 2 votes never worse by more than .005.
