@@ -260,16 +260,21 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
     _fails(tmp_path / "nothing", "there is no such folder")
 
 
+SHARD = {"file": "shard-00000.arrow", "documents": 0, "entries": 0, "votes": 0, "known": 0, "sha256": "0" * 64}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"format": "zip"}, "is not the manifest"),
         ({"format_version": 99}, "format version 99, and this palda reads version 2"),
         ({"documents": 24}, "the numbers of documents do not add up"),
-        ({"documents": -1}, "-1 is not a size"),
+        ({"documents": -1}, "'documents' of the manifest must be an integer"),
         ({"files": {}}, "a file is missing"),
-        ({"shards": [{"file": "../../etc/passwd"}]}, "unexpected file name"),
+        ({"shards": [SHARD | {"file": "../../etc/passwd"}]}, "name of a file of the folder"),
         ({"shards": 3}, "is damaged"),
+        ({"shards": None}, "is damaged"),
+        ({"files": None}, "'files' of the manifest must be an object"),
     ],
 )
 def test_a_wrong_manifest_is_refused(copied: Path, changes: dict[str, object], message: str) -> None:
@@ -349,12 +354,12 @@ def _with_value(column: pa.Array, part: str, position: int, value: int) -> pa.Ar
 @pytest.mark.parametrize(
     ("name", "part", "position", "value", "message"),
     [
-        ("words", "values", 0, 200, "a value in column 'words' is out of range"),
+        ("words", "values", 0, 200, "a number of the array 'words' is out of range"),
         ("words", "starts", 1, 3, "the lists of words and counts differ in length"),
-        ("vote_annotators", "values", 0, 9, "a value in column 'vote_annotators' is out of range"),
-        ("vote_classes", "values", 0, 9, "a value in column 'vote_classes' is out of range"),
-        ("vote_values", "values", 0, 2, "a value in column 'vote_values' is out of range"),
-        ("abstained", "starts", 1, -5, "the list offsets of 'abstained' are out of bounds"),
+        ("vote_annotators", "values", 0, 9, "a number of the array 'vote_annotators' is out of range"),
+        ("vote_classes", "values", 0, 9, "a number of the array 'vote_classes' is out of range"),
+        ("vote_values", "values", 0, 2, "a number of the array 'vote_values' is out of range"),
+        ("abstained", "starts", 1, -5, "the array 'abstained_starts' is out of range"),
     ],
 )
 def test_positions_out_of_bounds_are_refused(
@@ -370,8 +375,8 @@ def test_positions_out_of_bounds_are_refused(
 @pytest.mark.parametrize(
     ("name", "column", "message"),
     [
-        ("gold", pa.array([[7, 0, 1]] * 5, pa.list_(pa.int8(), 3)), "column 'gold' has the wrong shape or a value"),
-        ("gold", pa.array([[0, 1]] * 5, pa.list_(pa.int8(), 2)), "column 'gold' has the wrong shape or a value"),
+        ("gold", pa.array([[7, 0, 1]] * 5, pa.list_(pa.int8(), 3)), "the array 'gold' is out of range"),
+        ("gold", pa.array([[0, 1]] * 5, pa.list_(pa.int8(), 2)), "the array 'gold' does not match"),
         ("id", pa.array([1, 2, 3, 4, 5]), "column 'id' holds no strings"),
         ("id", pa.array(["a", "b", "c", "d", None], pa.large_string()), "column 'id' has missing values"),
         ("words", pa.array([1, 2, 3, 4, 5]), "column 'words' is not a list of numbers"),

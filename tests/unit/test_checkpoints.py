@@ -15,8 +15,8 @@ import pytest
 from sklearn.naive_bayes import MultinomialNB
 
 from palda import PALDA, Checkpoint, CrowdPALDA, simulate
-from palda.data import Dataset
-from palda.engine import CheckpointError, FolderStageStore, StageRecord, StageStore, Threads
+from palda.data import ArraySpec, Dataset
+from palda.engine import CheckpointError, FolderStageStore, RecordSchema, StageRecord, StageStore, Threads
 from palda.engine import stage_store as journals
 from palda.errors import PaldaError, PaldaWarning
 from palda.estimators import Progress, TopicEstimator, load_state
@@ -26,6 +26,7 @@ from palda.models.topics import EMSettings, StepInfo
 NEWS = simulate.newsroom(80, seed=1)
 COUNTS = NEWS.corpus.counts
 VOTES = simulate.crowd(NEWS, "paper", votes_per_doc=3, seed=0)[0]
+ANYTHING = RecordSchema({}, ({}, {"a": ArraySpec((30,))}))
 
 pytestmark = pytest.mark.filterwarnings("ignore:EM did not converge")
 
@@ -217,7 +218,7 @@ def test_a_changed_byte_never_changes_a_result(tmp_path: Path) -> None:
         path.write_bytes(content[:place] + bytes([content[place] ^ 0x41]) + content[place + 1 :])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PaldaWarning)
-            found = FolderStageStore(tmp_path / "j", fingerprint, 0).stage("em").recall(lambda record: record)
+            found = FolderStageStore(tmp_path / "j", fingerprint, 0).stage("em").recall(lambda record: record, ANYTHING)
         if found is not None:  # the byte has no effect: a date, for example
             np.testing.assert_array_equal(found.arrays["a"], np.arange(30.0))
             assert found.state["b"] == 0.1
@@ -230,7 +231,7 @@ def test_stages_of_other_inputs_are_recomputed_and_rounding_is_tolerated(tmp_pat
             journal.stage(kind, inputs).keep(lambda: StageRecord({}, {"found": 1}))
 
     def recalled(journal: FolderStageStore, kind: str, given: np.ndarray) -> object:
-        return journal.stage(kind, given).recall(lambda record: record.state["found"])
+        return journal.stage(kind, given).recall(lambda record: record.state["found"], ANYTHING)
 
     rounded = FolderStageStore(tmp_path, {}, 0)
     assert [recalled(rounded, kind, inputs * (1 + 1e-12)) for kind in ("em", "head", "em")] == [1, 1, 1]
@@ -329,7 +330,7 @@ def test_nothing_is_written_before_the_interval_is_over_and_then_everything(tmp_
 def _round_in(folder: Path) -> object:
     journal = FolderStageStore(folder, {}, 10)
     journal.stage("votes")
-    return journal.stage("em").recall(lambda record: record.state["round"])
+    return journal.stage("em").recall(lambda record: record.state["round"], ANYTHING)
 
 
 def test_writing_takes_at_most_three_percent_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,17 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from palda.data.array_schema import (
+    ArraySpec,
+    Header,
+    Schema,
+    SchemaError,
+    check_arrays,
+    check_content,
+    check_headers,
+    prefixed,
+    schema_for,
+)
 from palda.data.columns import codes_of, factorize, given_axis, require_columns, roles, times_of, values_of
 from palda.data.documents import Corpus, Counts, Dataset, Documents, Values
 from palda.data.frozen_arrays import Array, Frozen, Rows, Strings, freeze_fields, names_array, selection
@@ -36,6 +47,7 @@ __all__ = [
     "LISTED_LANGUAGES",
     "LONG_COLUMNS",
     "Array",
+    "ArraySpec",
     "Corpus",
     "CountRows",
     "Counts",
@@ -43,7 +55,10 @@ __all__ = [
     "Documents",
     "DuplicateRule",
     "Frozen",
+    "Header",
     "Rows",
+    "Schema",
+    "SchemaError",
     "SourceLocation",
     "Strings",
     "TextWords",
@@ -52,6 +67,9 @@ __all__ = [
     "VoteRecords",
     "VoteRows",
     "Votes",
+    "check_arrays",
+    "check_content",
+    "check_headers",
     "codes_of",
     "count_blocks",
     "document_lengths",
@@ -61,8 +79,10 @@ __all__ = [
     "given_axis",
     "in_memory",
     "names_array",
+    "prefixed",
     "require_columns",
     "roles",
+    "schema_for",
     "selection",
     "shown",
     "stop_words",

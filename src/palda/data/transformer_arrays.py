@@ -72,9 +72,13 @@ def _value_words(words: ValueWords, features: list[str], arrays: Arrays) -> Valu
         words.n_features_in_ = int(arrays["words.n_features"])
     else:
         lengths = arrays["words.n_edges"]
+        if np.maximum(lengths, 0).sum() != len(arrays["words.edges"]):
+            raise ValueError("the numbers of bins do not add up")
         stops = np.cumsum(np.maximum(lengths, 0))
         parts = np.split(arrays["words.edges"], stops[:-1])
         words.edges_ = [None if length == _NO_BINS else part for length, part in zip(lengths, parts, strict=True)]
+        if any(part is not None and (np.diff(part) < 0).any() for part in words.edges_):
+            raise ValueError("the edges of a feature are not in ascending order")
         words.n_features_in_ = len(lengths)
     if features:
         words.feature_names_in_ = names_array(features)

@@ -10,19 +10,18 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import struct
 import time
 import warnings
 import zipfile
-import zlib
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import numpy as np
 
+from palda.engine.stage_records import MAX_JSON_BYTES, STATE, RecordSchema, StageRecord, read_record
 from palda.errors import PaldaError, PaldaWarning
-from palda.io import replacing
+from palda.io import READ_ERRORS, open_regular, replacing
 
 if TYPE_CHECKING:
     import os
@@ -42,33 +41,21 @@ _FORMAT = "palda-journal"
 _MANIFEST = "journal.json"
 _STAGE_FILE = re.compile(r"(\d{4,})-\w+\.npz")
 _PARTIAL_FILE = re.compile(r"\..+\.[0-9a-f]{8}\.part")
-_STATE = "state"  # name of the array that holds the JSON of a stage
+_MAX_SHOWN = 60  # characters of a value in a message
 _MAX_WRITING_SHARE = 1 / 50  # of the time of a fit
 _INPUT_TOLERANCE = 1e-6  # smaller differences of inputs are rounding errors
-_READ_ERRORS = (
-    OSError, zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, RuntimeError, ValueError,
-    LookupError, TypeError, OverflowError, MemoryError,
-)  # fmt: skip
-"""Exceptions that reading a damaged file may raise."""
 
 
 class CheckpointError(PaldaError, ValueError):
     """A folder that is not a checkpoint, or is the checkpoint of another fit."""
 
 
-class StageRecord(NamedTuple):
-    """The stored result of a stage, or its intermediate state."""
-
-    arrays: Arrays
-    state: Mapping[str, Any]  # JSON values
-
-
 class Stage:
     """A stage of a fit. This base class stores nothing."""
 
-    def recall(self, restore: Callable[[StageRecord], T]) -> T | None:
-        """The stored record of this stage, converted by ``restore``; None if there is none."""
-        del restore
+    def recall(self, restore: Callable[[StageRecord], T], expected: RecordSchema) -> T | None:
+        """The stored record of this stage, if it is as expected, converted by ``restore``; None if there is none."""
+        del restore, expected
         return None
 
     def keep(self, make: Callable[[], StageRecord | None], *, finished: bool = True) -> None:
@@ -81,10 +68,14 @@ class Stage:
         """Store the intermediate state of the stage if it is time to write; for state that changes in place."""
 
     def remember(
-        self, compute: Callable[[], T], pack: Callable[[T], StageRecord | None], unpack: Callable[[StageRecord], T]
+        self,
+        compute: Callable[[], T],
+        pack: Callable[[T], StageRecord | None],
+        unpack: Callable[[StageRecord], T],
+        expected: RecordSchema,
     ) -> T:
         """The stored result of the stage, or else its computed result, which is then stored."""
-        result = self.recall(unpack)
+        result = self.recall(unpack, expected)
         if result is None:
             result = compute()
             self.keep(partial(pack, result))
@@ -174,19 +165,19 @@ class FolderStageStore(StageStore):
         if (self._in_progress or error is not None) and self._exists:
             self._write()
 
-    def _recall(self, stage: _FolderStage, restore: Callable[[StageRecord], T]) -> T | None:
+    def _recall(self, stage: _FolderStage, restore: Callable[[StageRecord], T], expected: RecordSchema) -> T | None:
         path = self._files.get(stage.number)
         if path is None:
             return None
         try:
-            record = _read(path)
+            record = read_record(path, expected)
             sketch, tolerance = np.array(record.state["inputs"], dtype=np.float64), _INPUT_TOLERANCE
             same_size = record.state["kind"] == stage.kind and len(sketch) == len(stage.sketch)
             if same_size and np.allclose(sketch, stage.sketch, rtol=tolerance, atol=tolerance, equal_nan=True):
                 result = restore(record)
                 self._in_progress = False
                 return result
-        except _READ_ERRORS as error:
+        except READ_ERRORS as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             self._warn(f"{path}: is damaged ({reason}); recomputing this part of the fit")
             del self._files[stage.number]
@@ -246,8 +237,8 @@ class _FolderStage(Stage):
         self.store, self.number, self.kind, self.sketch = store, number, kind, sketch
         self._make: Callable[[], StageRecord | None] = lambda: None
 
-    def recall(self, restore: Callable[[StageRecord], T]) -> T | None:
-        return self.store._recall(self, restore)  # noqa: SLF001 - a stage is part of its store
+    def recall(self, restore: Callable[[StageRecord], T], expected: RecordSchema) -> T | None:
+        return self.store._recall(self, restore, expected)  # noqa: SLF001 - a stage is part of its store
 
     def keep(self, make: Callable[[], StageRecord | None], *, finished: bool = True) -> None:
         self._make = make
@@ -318,7 +309,8 @@ def _stage_files(folder: Path, fingerprint: Fingerprint) -> dict[int, Path]:
 
 def _check_same_fit(folder: Path, fingerprint: Fingerprint) -> None:
     try:
-        manifest = json.loads((folder / _MANIFEST).read_bytes())
+        with open_regular(folder / _MANIFEST) as stream:
+            manifest = json.loads(stream.read(MAX_JSON_BYTES))
         theirs = dict(manifest["fit"])
         known = (manifest["format"], manifest["format_version"])
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
@@ -335,7 +327,11 @@ def _check_same_fit(folder: Path, fingerprint: Fingerprint) -> None:
 def _difference(name: str, ours: Any, theirs: Any) -> str:
     if name.startswith("the "):  # the value is a checksum
         return f"{name} differ"
-    return f"{name} was {theirs}, not {ours}"
+    return f"{_brief(name)} was {_brief(theirs)}, not {_brief(ours)}"
+
+
+def _brief(value: Any) -> str:
+    return " ".join(str(value).split())[:_MAX_SHOWN]
 
 
 def _sketch(array: NDArray[Any] | None) -> list[float]:
@@ -355,15 +351,6 @@ def _write_record(record: StageRecord, stream: BinaryIO) -> None:
     """Write arrays one by one, without a copy in memory; the zip format adds checksums."""
     state = np.frombuffer(json.dumps(dict(record.state)).encode(), dtype=np.uint8)
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-        for name, array in {**record.arrays, _STATE: state}.items():
+        for name, array in {**record.arrays, STATE: state}.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
-
-
-def _read(path: Path) -> StageRecord:
-    with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
-        arrays = {name: stored[name] for name in stored.files}
-    state = json.loads(arrays.pop(_STATE).tobytes())
-    if not isinstance(state, dict):
-        raise ValueError("its state is not a JSON object")  # noqa: TRY004 - a damaged file, not a wrong type
-    return StageRecord(arrays, state)

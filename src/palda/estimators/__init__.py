@@ -10,13 +10,14 @@ from palda.estimators.explanation import REST
 from palda.estimators.inputs import as_votes, known_votes, label_table
 from palda.estimators.model_file import FORMAT_VERSION, ModelFileError, load_state, save_state
 from palda.estimators.palda import PALDA, load
-from palda.estimators.parameters import ANNOTATOR_MODELS
+from palda.estimators.parameters import ANNOTATOR_MODELS, PARAMETERS
 from palda.estimators.progress import Progress, duration
 
 __all__ = [
     "ANNOTATOR_MODELS",
     "FORMAT_VERSION",
     "PALDA",
+    "PARAMETERS",
     "REST",
     "Aggregation",
     "Checkpoint",

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palda import __version__
-from palda.data import count_blocks, vote_blocks
-from palda.engine import FolderStageStore, StageRecord, StageStore, is_checkpoint, remove_checkpoint
+from palda.data import ArraySpec, count_blocks, vote_blocks
+from palda.engine import FolderStageStore, RecordSchema, StageRecord, StageStore, is_checkpoint, remove_checkpoint
 from palda.errors import PaldaError
 from palda.estimators.progress import note
 
@@ -96,7 +96,10 @@ def draw_seeds(random_state: Any, n_seeds: int, stages: StageStore) -> list[int]
 
     drawn = check_random_state(random_state).randint(np.iinfo(np.int32).max, size=n_seeds)
     seeds = stages.stage("seeds").remember(
-        lambda: drawn, lambda seeds: StageRecord({"seeds": seeds}, {}), lambda record: record.arrays["seeds"]
+        lambda: drawn,
+        lambda seeds: StageRecord({"seeds": seeds}, {}),
+        lambda record: record.arrays["seeds"],
+        RecordSchema({"seeds": n_seeds}, ({"seeds": ArraySpec(("seeds",), "integer", low=0, high=2**31)},)),
     )
     return [int(seed) for seed in seeds]
 

@@ -12,7 +12,6 @@ from palda.data import Corpus, names_array
 from palda.estimators.base import TopicEstimator
 from palda.estimators.inputs import as_votes, gold_table, known_votes, new_votes
 from palda.estimators.parameters import ANNOTATOR_MODELS
-from palda.estimators.persistence import require_length
 from palda.io import ShardFolder
 from palda.models.crowd import (
     CrowdState,
@@ -388,8 +387,8 @@ class CrowdPALDA(TopicEstimator):
         self.consensus_ = arrays["consensus"]
         self._vote_counts = arrays["vote_counts"]
         self.vote_log_likelihoods_ = arrays["vote_log_likelihoods"]
-        self.annotators_ = names_array(require_length(state["annotators"], self._belief.posterior, "annotators"))
-        self.doc_ids_ = names_array(require_length(state["doc_ids"], self.consensus_, "documents"))
+        self.annotators_ = names_array(state["annotators"])
+        self.doc_ids_ = names_array(state["doc_ids"])
 
 
 def _ids_of(X: Any, doc_ids: Iterable[object] | None) -> Iterable[object] | None:

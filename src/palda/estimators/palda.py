@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from sklearn.base import ClassifierMixin
 
+from palda.errors import PaldaError
 from palda.estimators.base import TopicEstimator
 from palda.estimators.crowd_palda import CrowdPALDA
 from palda.estimators.inputs import given_classes, label_table, labels_of_classes
 from palda.estimators.model_file import ModelFileError, load_state
-from palda.estimators.persistence import NOT_SAVED
+from palda.estimators.parameters import parameters_from_file
 from palda.io import ShardFolder
 from palda.models.crowd import TwoCoinModel, mean_where_unknown
 from palda.models.topics import TrainingData
@@ -288,13 +289,10 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> PALDA 
     saved = load_state(path)
     kinds: dict[str, type[PALDA | CrowdPALDA]] = {"PALDA": PALDA, "CrowdPALDA": CrowdPALDA}
     try:
-        model = kinds[saved.state["estimator"]](
-            **({"absence": "per_class"} | saved.state["settings"] | NOT_SAVED)  # older files have no "absence"
-        )
+        kind = saved.state["estimator"]
+        model = kinds[kind](**parameters_from_file(kind, saved.state["settings"]))
         model._restore(saved, tuple(trusted))  # noqa: SLF001 - second half of the construction
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, ModelFileError):
-            raise
+    except (LookupError, TypeError, ValueError, AttributeError, PaldaError) as error:
         reason = " ".join(str(error).split())
         raise ModelFileError(f"{path}: not a complete model ({reason})") from None
     return model

@@ -10,15 +10,23 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from palda.data import Votes, names_array, words_from_arrays, words_to_arrays
-from palda.engine import add_prefix, strip_prefix
+from palda.engine import add_prefix, restore_classifiers, strip_prefix
 from palda.estimators.inputs import class_names
-from palda.estimators.model_file import ModelFileError, save_state
+from palda.estimators.model_file import save_state
+from palda.estimators.parameters import PARAMETERS
 from palda.kernels import ClassWordProbs
-from palda.models.classifier import Combination, ExternalClassifier, LabelPrior, LogisticClassifier
+from palda.models.classifier import (
+    Combination,
+    ExternalClassifier,
+    LabelPrior,
+    LogisticClassifier,
+    check_classifier,
+)
 from palda.models.topics import Temperature, WordEvidenceModel, params_from_arrays, params_to_arrays
 from palda.training import PastSummary
 
@@ -34,7 +42,7 @@ if TYPE_CHECKING:
 
     Arrays = dict[str, NDArray[Any]]
 
-NOT_SAVED = {"engine": None}  # a file must not choose where work is done
+_MAX_EXPONENT, _MIN_LENGTH = 10.0, 1e-6  # of a temperature in a file
 _VOTE_COLUMNS = {"doc": np.int32, "annotator": np.int32, "label": np.int32, "value": np.int8}
 
 
@@ -86,7 +94,11 @@ class PersistentEstimator(BaseEstimator):
             arrays["out_of_fold_probs"] = self.out_of_fold_probs_.astype(np.float32)
         state = {
             "estimator": type(self).__name__,
-            "settings": {name: _json_value(value) for name, value in self.get_params(deep=False).items()} | NOT_SAVED,
+            "settings": {
+                name: _json_value(value)
+                for name, value in self.get_params(deep=False).items()
+                if PARAMETERS[name].in_files
+            },
             "converged": bool(self.converged_),
             "lower_bound": float(self.lower_bound_),
             "worst_fall": float(self.worst_fall_),
@@ -139,7 +151,7 @@ class PersistentEstimator(BaseEstimator):
         raise ValueError(f"{type(self).__name__} is fitted to labels and has no votes to save")
 
     def _restore(self, saved: SavedModel, trusted: Sequence[str]) -> None:
-        """Take the fitted state of a file, after the parameters were set."""
+        """Take the fitted state of a file that matches ``model_schema``, after the parameters were set."""
         arrays, state = saved.arrays, saved.state
         self._params = params_from_arrays(arrays)
         self._prior, external = _restored_prior(arrays, self._params, trusted)
@@ -147,23 +159,18 @@ class PersistentEstimator(BaseEstimator):
             self.label_prior = external
         self._past = PastSummary.from_arrays(strip_prefix("memory", arrays))
         self.lower_bounds_, self.thresholds_ = arrays["lower_bounds"], arrays["thresholds"]
-        require_length(self.thresholds_, self._params.class_prior, "classes")
         self.n_iter_ = len(self.lower_bounds_)
         self.n_topics_, self.n_features_in_ = self._params.topic_words.shape
         self.converged_ = bool(state["converged"])
         self.lower_bound_ = float(state["lower_bound"])
         self.worst_fall_ = float(state["worst_fall"])
-        self.temper_ = Temperature(*(float(number) for number in state["temper"]))
-        self.classes_ = class_names(require_length(state["classes"], self._params.class_prior, "classes"))
+        self.temper_ = _restored_temperature(state["temper"])
+        self.classes_ = class_names(state["classes"])
         if "feature_names" in state:
-            names = require_length(state["feature_names"], self._params.topic_words.T, "features")
-            self.feature_names_in_ = np.array(names, dtype=object)
+            self.feature_names_in_ = np.array(state["feature_names"], dtype=object)
         self._take_state(arrays, state)
         if "out_of_fold_probs" in arrays:  # base rates have none, nor do the oldest files
             self.out_of_fold_probs_ = arrays["out_of_fold_probs"].astype(np.float64)
-            n_docs = len(getattr(self, "doc_ids_", self.out_of_fold_probs_))
-            if self.out_of_fold_probs_.shape != (n_docs, len(self.classes_)):
-                raise ValueError("the array 'out_of_fold_probs' does not match the others")
         self._restore_attachments(arrays, state)
 
     def _take_state(self, arrays: Arrays, state: dict[str, Any]) -> None:
@@ -177,12 +184,33 @@ class PersistentEstimator(BaseEstimator):
             names = require_length(self.words_.get_feature_names_out(), columns, "words")
             self.vocabulary_ = getattr(self, "feature_names_in_", names)
         if "vocabulary" in state:
-            self.vocabulary_ = names_array(require_length(state["vocabulary"], columns, "words"))
+            self.vocabulary_ = names_array(state["vocabulary"])
         if "texts" in arrays:
-            texts = json.loads(arrays["texts"].tobytes())
-            self.texts_ = self._texts_array(texts if isinstance(texts, list) else [None])
+            self.texts_ = self._texts_array(_restored_texts(arrays["texts"].tobytes()))
         if "votes.doc" in arrays:
             self.votes_ = _restored_votes(arrays, self.doc_ids_, self.annotators_, self.classes_)
+
+
+def _restored_texts(stored: bytes) -> list[str]:
+    """Texts from a JSON list of strings; anything else in it is refused before it takes memory."""
+    listed, texts, position, decode = stored.decode("ascii"), [], 1, json.JSONDecoder().raw_decode
+    if listed == "[]":
+        return []
+    while listed[position - 1 : position + 1] in ('["', ' "'):
+        text, position = decode(listed, position)
+        texts.append(text)
+        position += listed[position : position + 1] == ","
+        position += 1
+    if listed[0] != "[" or listed[position - 1 :] != "]":
+        raise ValueError("the texts are not a list of strings")
+    return texts
+
+
+def _restored_temperature(numbers: Any) -> Temperature:
+    scale, exponent, length = (float(number) for number in numbers)
+    if exponent > _MAX_EXPONENT or length < _MIN_LENGTH:
+        raise ValueError("the temperature is out of range")
+    return Temperature(scale, exponent, length)
 
 
 def _restored_votes(
@@ -190,12 +218,8 @@ def _restored_votes(
 ) -> Votes:
     columns = {name: arrays[f"votes.{name}"].astype(kind, copy=False) for name, kind in _VOTE_COLUMNS.items()}
     abstained = arrays["votes.abstained"].astype(np.int32, copy=False)
-    sizes = {"doc": len(doc_ids), "annotator": len(annotators), "label": len(classes), "value": 2}
-    for name, codes in (*columns.items(), ("doc", abstained[:, 0]), ("annotator", abstained[:, 1])):
-        if len(codes) and not (codes.min() >= 0 and codes.max() < sizes[name]):
-            raise ValueError(f"the votes hold a {name} out of range")
-    if len({len(codes) for codes in columns.values()}) != 1 or (np.diff(columns["doc"]) < 0).any():
-        raise ValueError("the columns of the votes do not match")
+    if (abstained >= (len(doc_ids), len(annotators))).any():
+        raise ValueError("an abstention is out of range")
     return Votes(**columns, doc_ids=doc_ids, annotators=annotators, classes=classes, abstained=abstained)
 
 
@@ -226,52 +250,35 @@ def _restored_prior(
     external: Any = None
     models: list[Any] = []
     if "plugged_in" in arrays:
-        external, models = _from_skops(arrays["plugged_in"].tobytes(), trusted)
+        external, models = _restored_external(arrays["plugged_in"].tobytes(), trusted)
     own = strip_prefix("head", arrays)
     if not own:
         return None, external
-    n_classes, n_words = len(params.class_prior), params.topic_words.shape[1]
-    classifier = (
-        LogisticClassifier.from_arrays(own) if external is None else ExternalClassifier.from_arrays(own, models)
-    )
-    if isinstance(classifier, LogisticClassifier):
-        fourier = classifier.fourier
-        n_features = (0 if classifier.idf is None else n_words) + (0 if classifier.dense_mean is None else n_classes)
-        n_features += 0 if fourier is None else len(fourier.offset)
-        fits = classifier.coef.shape == (n_features, n_classes) and (
-            classifier.idf is None or classifier.idf.shape == (n_words,)
-        )
-        if not fits or (fourier is not None and fourier.basis.shape[0] != n_words):
-            raise ValueError("the arrays of the label prior do not match")
+    classifier: LogisticClassifier | ExternalClassifier
+    if external is None:
+        classifier = LogisticClassifier.from_arrays(own)
+    else:
+        classifier = ExternalClassifier.from_arrays(own, models)
+        classifier.check(sparse.csr_array(np.ones((1, params.topic_words.shape[1]))))
     for_votes, for_words = (Combination.from_arrays(strip_prefix(name, arrays)) for name in ("for_votes", "for_words"))
-    if any(part.profiles.rates.shape[1:] != (n_classes,) for part in (for_votes, for_words)):
-        raise ValueError("the arrays of the profiles do not match")
     return LabelPrior(
-        classifier, for_votes, for_words, _restored_evidence_model(arrays, (n_words, n_classes))
+        classifier, for_votes, for_words, _restored_evidence_model(strip_prefix("reader", arrays))
     ), external
 
 
-def _restored_evidence_model(arrays: Mapping[str, NDArray[Any]], shape: tuple[int, int]) -> WordEvidenceModel | None:
-    own = strip_prefix("reader", arrays)
+def _restored_evidence_model(own: Mapping[str, NDArray[Any]]) -> WordEvidenceModel | None:
     if not own:
         return None
     word_probs = ClassWordProbs(own["present"], own["absent"])
-    if word_probs.present.shape != shape or word_probs.absent.shape != shape or own["log_odds"].shape != shape[1:]:
-        raise ValueError("the arrays of the word evidence do not match")
-    return WordEvidenceModel(word_probs, Temperature(*(float(number) for number in own["temper"])), own["log_odds"])
+    return WordEvidenceModel(word_probs, _restored_temperature(own["temper"]), own["log_odds"])
 
 
-def _from_skops(blob: bytes, trusted: Sequence[str]) -> tuple[Any, list[Any]]:
-    from skops import io as skops_io
-
-    untrusted = sorted(set(skops_io.get_untrusted_types(data=blob)) - set(trusted))
-    if untrusted:
-        raise ModelFileError(
-            f"the model's classifier contains types that are not trusted: {', '.join(untrusted)}; "
-            "if you trust the source of the file, name them in load(path, trusted=[...])"
-        )
-    label_prior, models = skops_io.loads(blob, trusted=list(trusted))
-    return label_prior, models
+def _restored_external(blob: bytes, trusted: Sequence[str]) -> tuple[Any, list[Any]]:
+    restored = restore_classifiers(blob, trusted)
+    if not isinstance(restored, list) or len(restored) != 2 or not isinstance(restored[1], list):
+        raise ValueError("the model's classifier is damaged")
+    check_classifier(restored[0])
+    return restored[0], restored[1]
 
 
 def _json_value(parameter: Any) -> Any:

@@ -6,6 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from palda.io import json_rules
+    from palda.io.array_archive import READ_ERRORS, ArrayArchive, allowance
     from palda.io.atomic import replacing
     from palda.io.corpora import catalog
     from palda.io.corpora.arff import read_arff
@@ -15,21 +17,31 @@ if TYPE_CHECKING:
     from palda.io.exports.mturk import read_mturk
     from palda.io.exports.prodigy import read_prodigy
     from palda.io.exports.toloka import read_toloka
+    from palda.io.regular_files import open_regular
     from palda.io.shards import ShardFolder, is_shards, open_shards, write_shards
     from palda.io.shards.build import Sources, Treatment, shard_files
     from palda.io.sources import DocumentChunk, ReadOptions, read, read_any_votes, read_gold, stream_documents
     from palda.io.table_files import read_chunks, read_table
     from palda.io.tables import read_documents, read_votes
+    from palda.io.transformer_state import WORDS_ARRAYS, check_words_state, has_array
     from palda.io.versions import package_version
 
 __all__ = [
+    "READ_ERRORS",
+    "WORDS_ARRAYS",
+    "ArrayArchive",
     "DocumentChunk",
     "ReadOptions",
     "ShardFolder",
     "Sources",
     "Treatment",
+    "allowance",
     "catalog",
+    "check_words_state",
+    "has_array",
     "is_shards",
+    "json_rules",
+    "open_regular",
     "open_shards",
     "package_version",
     "read",
@@ -54,6 +66,7 @@ __all__ = [
 
 # Names are imported on first use: their modules import large packages.
 _MODULES = {
+    "array_archive": ("READ_ERRORS", "ArrayArchive", "allowance"),
     "atomic": ("replacing",),
     "corpora.arff": ("read_arff",),
     "corpora.reuters": ("read_reuters",),
@@ -64,17 +77,20 @@ _MODULES = {
     "exports.toloka": ("read_toloka",),
     "shards": ("ShardFolder", "is_shards", "open_shards", "write_shards"),
     "shards.build": ("Sources", "Treatment", "shard_files"),
+    "regular_files": ("open_regular",),
     "sources": ("DocumentChunk", "ReadOptions", "read", "read_any_votes", "read_gold", "stream_documents"),
     "table_files": ("read_chunks", "read_table"),
     "tables": ("read_documents", "read_votes"),
+    "transformer_state": ("WORDS_ARRAYS", "check_words_state", "has_array"),
     "versions": ("package_version",),
 }
+_SUBMODULES = {"catalog": "palda.io.corpora.catalog", "json_rules": "palda.io.json_rules"}
 _HOMES = {name: f"palda.io.{module}" for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "catalog":
-        return import_module("palda.io.corpora.catalog")
+    if name in _SUBMODULES:
+        return import_module(_SUBMODULES[name])
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

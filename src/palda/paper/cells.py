@@ -9,13 +9,14 @@ import hashlib
 import json
 import math
 import platform
+import re
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from palda.errors import PaldaError
-from palda.io import package_version, replacing
+from palda.io import json_rules, open_regular, package_version, replacing
 
 if TYPE_CHECKING:
     import os
@@ -34,6 +35,7 @@ SOURCES: dict[str, str] = {
 }
 """Training labels of a method, and their names in tables."""
 
+_MAX_FILE_BYTES = 16 << 20
 _FORMAT = 1  # format version of the files; part of every key
 _PACKAGES = ("palda", "numpy", "scipy", "scikit-learn", "numba", "tomotopy", "crowd-kit")
 
@@ -103,10 +105,10 @@ class CellRecord:
 
     @classmethod
     def from_json(cls, text: str) -> CellRecord:
-        """Inverse of ``to_json``."""
-        content: dict[str, Any] = json.loads(text)
+        """Inverse of ``to_json``; ``ValueError`` if a value is not one that a record may have."""
+        content = json_rules.check_object(json.loads(text), _RECORD_RULES, name="the record")
+        cell = json_rules.check_object(content["cell"], _CELL_RULES, name="the cell")
         del content["key"]
-        cell = content["cell"]
         for name in ("options", "settings"):
             cell[name] = tuple((key, value) for key, value in cell[name])
         content["cell"] = Cell(**cell)
@@ -114,6 +116,43 @@ class CellRecord:
         content["details"] = {name: [_nan_if_none(v) for v in values] for name, values in content["details"].items()}
         content["warnings"] = tuple(content["warnings"])
         return cls(**content)
+
+
+_NUMBER_OR_NULL = json_rules.either(json_rules.number(), json_rules.NULL)
+_IDENTIFIER = json_rules.Rule(
+    "a short name", lambda value: type(value) is str and bool(re.fullmatch(r"[\w+. -]{0,100}", value))
+)
+_SETTINGS = json_rules.list_of(
+    json_rules.Rule(
+        "a pair of a name and a plain value",
+        lambda value: (
+            type(value) is list and len(value) == 2 and _IDENTIFIER.accepts(value[0]) and json_rules.is_plain(value[1])
+        ),
+    )
+)
+_CELL_RULES = {
+    "data": _IDENTIFIER,
+    "method": _IDENTIFIER,
+    "source": json_rules.one_of(*SOURCES),
+    "seed": json_rules.integer(0, 10_000),  # plans are made up to the largest seed
+    "fraction": json_rules.number(0.0, 1.0),
+    "crowd": _IDENTIFIER,
+    "votes_per_doc": json_rules.integer(0, 1_000_000),
+    "options": _SETTINGS,
+    "settings": _SETTINGS,
+    "quick": json_rules.FLAG,
+}
+_RECORD_RULES = {
+    "key": json_rules.Rule("a key", lambda value: type(value) is str and bool(re.fullmatch("[0-9a-f]{16}", value))),
+    "cell": json_rules.mapping_of(json_rules.ANY),
+    "measures": json_rules.mapping_of(_NUMBER_OR_NULL),
+    "details": json_rules.mapping_of(json_rules.list_of(_NUMBER_OR_NULL)),
+    "warnings": json_rules.list_of(json_rules.TEXT),
+    "seconds": json_rules.number(0.0, 1e9),
+    "n_threads": json_rules.integer(1, 1_000_000),
+    "finished": json_rules.TEXT,
+    "versions": json_rules.mapping_of(json_rules.TEXT),
+}
 
 
 def group_by(records: Iterable[CellRecord], key: Callable[[Cell], K]) -> dict[K, list[CellRecord]]:
@@ -134,7 +173,9 @@ class Store:
     def load(self, cell: Cell) -> CellRecord | None:
         """Record of a finished cell; None if it has not been run or its file cannot be read."""
         record = _read(self._cells / cell.file_name)
-        return None if record is None else replace(record, cell=cell)  # keep the caller's ``quick``
+        if record is None or record.cell != cell:
+            return None
+        return replace(record, cell=cell)  # keep the caller's ``quick``
 
     def load_all(self, cells: Iterable[Cell]) -> list[CellRecord]:
         """Records of the cells that are finished, in the given order."""
@@ -169,8 +210,9 @@ def versions() -> dict[str, str]:
 
 def _read(path: Path) -> CellRecord | None:
     try:
-        return CellRecord.from_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        with open_regular(path) as file:
+            return CellRecord.from_json(file.read(_MAX_FILE_BYTES).decode("utf-8"))
+    except (OSError, ValueError, RecursionError):
         return None
 
 

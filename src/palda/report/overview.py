@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palda import metrics
+from palda.estimators import PARAMETERS
 from palda.io import package_version
 from palda.report.values import rounded, shortened
 
@@ -52,6 +53,7 @@ def fit_course(inputs: ReportInputs) -> dict[str, Any]:
     settings = [
         (name, shortened(repr(value), _MAX_SETTING_LENGTH))
         for name, value in sorted(model.get_params(deep=False).items())
+        if PARAMETERS[name].in_files  # not how the work was done, which is not part of the result
     ]
     return {
         "bounds": _finite(model.lower_bounds_),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from palda.training.alternating import TrainingPlan, TrainingResult, fit_alternating
 from palda.training.base_rate import fit_base_rates, word_probs
 from palda.training.incremental import (
+    PAST_ARRAYS,
     Batch,
     ModelState,
     PastSummary,
@@ -15,6 +16,7 @@ from palda.training.incremental import (
 )
 
 __all__ = [
+    "PAST_ARRAYS",
     "Batch",
     "ModelState",
     "PastSummary",

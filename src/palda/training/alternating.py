@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import expit, logit
 
-from palda.data import vote_blocks
-from palda.engine import StageRecord, add_prefix, strip_prefix
+from palda.data import ArraySpec, prefixed, vote_blocks
+from palda.engine import RecordSchema, StageRecord, add_prefix, strip_prefix
 from palda.models.classifier import (
+    COMBINATION_ARRAYS,
     Combination,
     CombinationInputs,
     CrossFit,
@@ -46,6 +47,7 @@ from palda.models.crowd import (
 )
 from palda.models.topics import (
     Temperature,
+    belief_arrays,
     belief_from_arrays,
     belief_to_arrays,
     cross_fit_topics,
@@ -77,6 +79,7 @@ _STANDARD_ERRORS_WITH_MANY_VOTES = 0.5
 _N_FIRST_CHOICES = 2  # turns in which profiles and κ are chosen; later only once labels are stable
 _MAX_PAIRS = 250_000  # (document, class) pairs that profiles and κ are chosen on
 _MAX_CHOICE_PAIRS = 120_000  # the same, summed over the folds of hidden votes that candidates are compared on
+_ROUNDING = 1e-9  # of probabilities in a checkpoint
 _MIN_PROB = 1e-6  # distance of probabilities from 0 and 1
 
 
@@ -136,8 +139,18 @@ class _Turn:
             record.arrays["label_probs"],
             belief_from_arrays(strip_prefix("belief", record.arrays)),
             combination=Combination.from_arrays(combination) if combination else None,
-            score=float(record.state["score"]),
+            score=record.number("score", high=0.0),
         )
+
+
+def _turn_schema(label_probs: Array, belief: AnnotatorBelief, *, combined: bool) -> RecordSchema:
+    """What the record of a turn holds: labels, annotators, and their combination with a classifier."""
+    n_annotators, *rate_shape, _ = belief.posterior.shape
+    n_docs, n_classes = label_probs.shape
+    schema = {"label_probs": ArraySpec(("documents", "classes"), low=-_ROUNDING, high=1.0 + _ROUNDING)}
+    schema |= prefixed("belief", belief_arrays(tuple(rate_shape)))
+    schema |= prefixed("joined", COMBINATION_ARRAYS) if combined else {}
+    return RecordSchema({"documents": n_docs, "classes": n_classes, "annotators": n_annotators}, (schema,))
 
 
 class _Sample:
@@ -245,7 +258,7 @@ def _labels_from_votes(data: TrainingData, plan: TrainingPlan) -> _Turn:
     if not belief.has_history.any():
         belief = model.update(count_votes(model, votes, data.guess), belief)
     stage = plan.topics.settings.stages.stage("votes", data.guess, belief.posterior)
-    turn = stage.recall(_Turn.from_record)
+    turn = stage.recall(_Turn.from_record, _turn_schema(data.guess, belief, combined=False))
     if turn is None:
         settings = replace(plan.crowd, max_iter=_FIRST_ROUNDS)
         crowd = fit_crowd(cut_votes(votes, data.known), start_state(belief, data.guess), settings)
@@ -280,7 +293,7 @@ def _labels_with_votes(
     The number of profiles and κ are those of ``near``, or the classifier alone; without it they are chosen.
     """
     stage = plan.topics.settings.stages.stage("labels", fit.log_odds, belief.posterior)
-    turn = stage.recall(_Turn.from_record)
+    turn = stage.recall(_Turn.from_record, _turn_schema(fit.log_odds, belief, combined=True))
     if turn is None:
         base = _base_log_odds(fit)
         combination, score = choose_combination(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from scipy.special import logit
 
-from palda.data import word_totals
+from palda.data import ArraySpec, word_totals
 from palda.models.classifier import ClassifierSummary, LogisticClassifier, summarize_classifier, update_classifier
 from palda.models.crowd import CrowdState, ProfilePrior, Profiles, label_posterior, profile_e_step
 from palda.models.topics import (
@@ -43,6 +43,15 @@ if TYPE_CHECKING:
 _MIN_PROB = 1e-6  # distance of probabilities from 0 and 1
 _MAX_VOTE_ROUNDS, _VOTE_TOL = 50, 1e-4  # updates of labels and annotators, until no label changes by more
 _MAX_TOPIC_ROUNDS, _TOPIC_TOL = 10, 1e-3  # of EM on a batch
+
+
+PAST_ARRAYS = {
+    "sizes": ArraySpec((2,), low=0.0, high=1e18, group="sizes"),
+    "head_positives": ArraySpec(("classes",), low=0.0, group="sizes/classifier"),
+    "head_n_spoken": ArraySpec(("classes",), low=0.0, group="sizes/classifier"),
+    "head_n_docs": ArraySpec((), "integer", low=0, group="sizes/classifier"),
+}
+"""Schema of a ``PastSummary`` in a model file; files of the first versions have none."""
 
 
 @dataclass(frozen=True, eq=False)

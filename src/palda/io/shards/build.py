@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 from sklearn.base import clone
 
-from palda.data import Corpus, Dataset, Documents, TextWords, ValueWords, validation, words_from_arrays
+from palda.data import Corpus, Dataset, Documents, TextWords, ValueWords, validation
 from palda.errors import DataError
 from palda.io.files import file_name
 from palda.io.shards.folder import open_shards
@@ -30,6 +30,7 @@ from palda.io.shards.vote_sorting import (
 from palda.io.shards.writer import DOCS_PER_SHARD, UnfinishedFolder, write_names, write_part, write_words
 from palda.io.sources import ReadOptions, read, read_gold, read_gold_votes, stream_documents
 from palda.io.table_files import read_chunks
+from palda.io.transformer_state import restore_words
 from palda.io.versions import package_version
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ def _streamed_plan(sources: Sources, treatment: Treatment, unfinished: Unfinishe
     )
     facts = _grouped_votes(sources, treatment, unfinished, index, tell)
     gold = _GoldLabels.read(sources.gold, facts.classes, index, treatment.options.encoding)
-    words = words_from_arrays(read_json(unfinished.output / WORDS), {})
+    words = restore_words(read_json(unfinished.output / WORDS))
     if not isinstance(words, TextWords):
         raise TypeError("only texts are streamed")
     names = {"vocabulary": list(words.vocabulary_), "classes": facts.classes, "annotators": facts.annotators}

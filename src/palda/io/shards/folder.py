@@ -131,15 +131,12 @@ class ShardFolder:
         """The fitted transformer from documents to counts, if the folder has it."""
         if WORDS not in self.manifest.files:
             return None
-        from palda.data import words_from_arrays
+        from palda.io.transformer_state import restore_words
 
         content = read_json(self.path / WORDS)
         try:
-            arrays = {name: np.asarray(values) for name, values in content["arrays"].items()}
-            return words_from_arrays(content, arrays)
-        except (AttributeError, KeyError, TypeError, ValueError) as wrong:
-            if isinstance(wrong, DataError):
-                raise
+            return restore_words(content, self.manifest.words)
+        except (LookupError, TypeError, ValueError) as wrong:
             raise DataError(f"is damaged ({wrong}); write the folder again", file=str(self.path / WORDS)) from None
 
     @property

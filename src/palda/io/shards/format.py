@@ -27,19 +27,19 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from palda.data import validation
 from palda.errors import DataError
+from palda.io import json_rules
 from palda.io.atomic import replacing
+from palda.io.regular_files import open_regular
 from palda.io.versions import package_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     import pyarrow as pa
@@ -112,47 +112,57 @@ def read_manifest(folder: Path) -> Manifest:
         raise DataError("was written by palda 0.1 in an older format; run palda shard again", file=str(folder))
     try:
         return _manifest(content)
-    except (KeyError, TypeError, ValueError) as broken:
+    except json_rules.ValueRuleError as broken:
         reason = " ".join(str(broken).split())
         raise DataError(f"is damaged ({reason}); write the folder again", file=str(path)) from None
 
 
-def _manifest(content: dict[str, Any]) -> Manifest:
-    sizes = {name: _size(content[name]) for name in ("documents", "words", "classes", "annotators")}
-    shards = tuple(
-        ShardEntry(**{name: _checked(name, entry[name]) for name in ShardEntry.__dataclass_fields__})
-        for entry in content["shards"]
-    )
-    if sum(shard.documents for shard in shards) != sizes["documents"]:
-        raise ValueError("the numbers of documents do not add up")
-    if content["format_version"] != FORMAT_VERSION or not isinstance(content["texts"], bool):
-        raise ValueError("a field has the wrong type")
-    files = {_checked("file", name): _checked("sha256", digest) for name, digest in content["files"].items()}
+_SIZE = json_rules.integer(0, 2**48)
+_FILE = json_rules.Rule(
+    "the name of a file of the folder", lambda value: type(value) is str and bool(_FILE_NAME.fullmatch(value))
+)
+_MANIFEST_RULES = {
+    "format": json_rules.one_of(_FORMAT),
+    "format_version": json_rules.one_of(FORMAT_VERSION),
+    "palda": json_rules.TEXT,
+    "documents": _SIZE,
+    "words": _SIZE,
+    "classes": _SIZE,
+    "annotators": _SIZE,
+    "texts": json_rules.FLAG,
+    "shards": json_rules.list_of(json_rules.ANY),
+    "files": json_rules.mapping_of(json_rules.DIGEST),
+}
+_ENTRY_RULES = {
+    "file": _FILE,
+    "documents": _SIZE,
+    "entries": _SIZE,
+    "votes": _SIZE,
+    "known": _SIZE,
+    "sha256": json_rules.DIGEST,
+}
+
+
+def _manifest(content: Any) -> Manifest:
+    json_rules.check_object(content, _MANIFEST_RULES, name="the manifest")
+    entries = [json_rules.check_object(entry, _ENTRY_RULES, name="a shard") for entry in content["shards"]]
+    shards = tuple(ShardEntry(**entry) for entry in entries)
+    files = content["files"]
+    for name in files:
+        json_rules.check_value(name, _FILE, "a file")
+    if sum(shard.documents for shard in shards) != content["documents"]:
+        raise json_rules.ValueRuleError("the numbers of documents do not add up")
     if NAMES not in files or len({shard.file for shard in shards} | set(files)) != len(shards) + len(files):
-        raise ValueError("a file is missing or listed twice")
-    return Manifest(**sizes, texts=content["texts"], shards=shards, files=files)
-
-
-def _checked(name: str, value: Any) -> Any:
-    if name == "sha256":
-        return str(value)
-    if name == "file":
-        if not isinstance(value, str) or not _FILE_NAME.fullmatch(value):
-            raise ValueError(f"unexpected file name {validation.shown(value)}")
-        return value
-    return _size(value)
-
-
-def _size(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{validation.shown(value)} is not a size")
-    return value
+        raise json_rules.ValueRuleError("a file is missing or listed twice")
+    sizes = {name: content[name] for name in ("documents", "words", "classes", "annotators", "texts")}
+    return Manifest(**sizes, shards=shards, files=files)
 
 
 def read_json(path: Path) -> Any:
     """Content of one of the JSON files."""
     try:
-        return json.loads(path.read_bytes())
+        with open_regular(path) as file:
+            return json.loads(file.read())
     except FileNotFoundError:
         raise DataError("is missing; the folder is not complete", file=str(path)) from None
     except OSError as refused:
@@ -178,7 +188,7 @@ def _write_atomically(target: Path, write: Callable[[Path], object]) -> str:
 
 def file_sha256(path: Path) -> str:
     """SHA-256 of a file, read in blocks."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -197,7 +207,7 @@ def string_array(strings: list[str]) -> Strings:
     return array
 
 
-# Shard files
+# Shard files; ``shard_file`` reads them
 
 
 def write_shard(
@@ -263,162 +273,3 @@ def _compact(data: NDArray[Any]) -> NDArray[Any]:
     with np.errstate(over="ignore"):
         single = floats.astype(np.float32)
     return single if (single == floats).all() else floats
-
-
-@dataclass(frozen=True)
-class Shard:
-    """Columns of a shard as read-only arrays over the mapped file.
-
-    The entries of document d are ``count_starts[d]:count_starts[d + 1]``; votes and abstentions alike.
-    """
-
-    ids: pa.Array
-    texts: pa.Array | None
-    count_starts: NDArray[np.int64]
-    words: NDArray[np.unsignedinteger[Any]]
-    counts: NDArray[Any]
-    vote_starts: NDArray[np.int64]
-    vote_annotators: NDArray[np.unsignedinteger[Any]]
-    vote_classes: NDArray[np.unsignedinteger[Any]]
-    vote_values: NDArray[np.int8]
-    abstained_starts: NDArray[np.int64]
-    abstained: NDArray[np.unsignedinteger[Any]]
-    gold: NDArray[np.int8] | None
-
-    def strings(self, name: str, rows: slice | NDArray[np.int64]) -> list[str]:
-        """Ids (``"ids"``) or texts (``"texts"``) of some documents."""
-        import pyarrow as pa
-
-        column = getattr(self, name)
-        part = column[rows.start : rows.stop] if isinstance(rows, slice) else column.take(pa.array(rows))
-        strings: list[Any] = part.to_pylist()
-        if pa.types.is_large_binary(column.type):
-            return [text.decode("utf-8", "surrogatepass") for text in strings]
-        return strings
-
-
-@contextmanager
-def _damage_reported(path: Path) -> Iterator[None]:
-    """Turn whatever is wrong with a shard file into an error of one line."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except FileNotFoundError:
-        raise DataError("is missing; the folder is not complete", file=str(path)) from None
-    except (pa.ArrowException, ValueError, KeyError, TypeError, OverflowError) as wrong:
-        reason = " ".join(str(wrong).split())
-        raise DataError(f"is damaged or cut short ({reason}); write the folder again", file=str(path)) from None
-    except OSError as refused:
-        raise DataError(f"cannot be read: {refused.strerror or refused}", file=str(path)) from refused
-
-
-def mapped_shard(path: Path) -> Shard:
-    """Columns of a shard file, memory-mapped; the map is released with the last reference to one of the arrays."""
-    import pyarrow as pa
-
-    with _damage_reported(path), pa.memory_map(str(path)) as source:
-        return _columns(_only_batch(source))
-
-
-def _only_batch(source: pa.NativeFile) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    file = pa.ipc.open_file(source)
-    if file.num_record_batches != 1:
-        raise ValueError(f"{file.num_record_batches} record batches instead of one")
-    return file.get_batch(0)
-
-
-def _columns(batch: pa.RecordBatch) -> Shard:
-    """Columns of a record batch; their types are checked here, their content in ``check_shard``."""
-    import pyarrow as pa
-
-    batch.validate()  # the sizes of all buffers
-    names = batch.schema.names
-    for name in names:
-        if batch.column(name).null_count:
-            raise ValueError(f"column {name!r} has missing values")
-    lists = {}
-    for name in ("words", "counts", "vote_annotators", "vote_classes", "vote_values", "abstained"):
-        column = _column(batch, name)
-        if not pa.types.is_large_list(column.type) or column.values.null_count:
-            raise ValueError(f"column {name!r} is not a list of numbers")
-        lists[name] = (column.offsets.to_numpy(), column.values.to_numpy())
-    for group in (("words", "counts"), ("vote_annotators", "vote_classes", "vote_values")):
-        if not all(np.array_equal(lists[group[0]][0], lists[name][0]) for name in group):
-            raise ValueError(f"the lists of {' and '.join(group)} differ in length")
-    gold = None
-    if "gold" in names:
-        column = batch.column("gold")
-        if not pa.types.is_fixed_size_list(column.type):
-            raise ValueError("column 'gold' is not a list of labels")
-        gold = column.flatten().to_numpy().reshape(len(column), -1)
-    return Shard(
-        _string_array(batch, "id"), _string_array(batch, "text") if "text" in names else None,
-        *lists["words"], lists["counts"][1], *lists["vote_annotators"], lists["vote_classes"][1],
-        lists["vote_values"][1], *lists["abstained"], gold,
-    )  # fmt: skip
-
-
-def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
-    if name not in batch.schema.names:
-        raise ValueError(f"column {name!r} is missing")
-    return batch.column(name)
-
-
-def _string_array(batch: pa.RecordBatch, name: str) -> pa.Array:
-    import pyarrow as pa
-
-    column = _column(batch, name)
-    if not (pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)):
-        raise ValueError(f"column {name!r} holds no strings")
-    return column
-
-
-def check_shard(path: Path, entry: ShardEntry, manifest: Manifest) -> None:
-    """Raise unless all offsets and positions in a shard file are within bounds and its sizes fit the manifest."""
-    import pyarrow as pa
-
-    shard = mapped_shard(path)
-    with _damage_reported(path):
-        for column in (shard.ids, shard.texts) if manifest.texts else (shard.ids,):
-            if column is None or len(column) != entry.documents:
-                raise ValueError("the number of documents differs from the manifest")
-            column.validate(full=True)
-            if pa.types.is_large_binary(column.type):
-                for text in column.to_pylist():
-                    text.decode("utf-8", "surrogatepass")
-        _check_starts(shard.count_starts, entry.documents, entry.entries, "words")
-        _check_codes(shard.words, entry.entries, manifest.words, "words")
-        falls = np.flatnonzero(shard.words[1:] <= shard.words[:-1]) + 1
-        if not np.isin(falls, shard.count_starts).all():
-            raise ValueError("the words of a document are not in ascending order")
-        data = shard.counts
-        if data.shape != (entry.entries,) or not np.isfinite(data).all() or (len(data) and data.min() < 0):
-            raise ValueError("a count is negative or not finite")
-        _check_starts(shard.vote_starts, entry.documents, entry.votes, "votes")
-        _check_codes(shard.vote_annotators, entry.votes, manifest.annotators, "vote_annotators")
-        _check_codes(shard.vote_classes, entry.votes, manifest.classes, "vote_classes")
-        _check_codes(shard.vote_values, entry.votes, 2, "vote_values")
-        _check_starts(shard.abstained_starts, entry.documents, len(shard.abstained), "abstained")
-        _check_codes(shard.abstained, len(shard.abstained), manifest.annotators, "abstained")
-        if entry.known:
-            _check_gold(shard.gold, (entry.documents, manifest.classes))
-
-
-def _check_starts(starts: NDArray[Any], n_docs: int, n_entries: int, name: str) -> None:
-    if starts.shape != (n_docs + 1,) or starts[0] != 0 or starts[-1] != n_entries or (np.diff(starts) < 0).any():
-        raise ValueError(f"the list offsets of {name!r} are out of bounds")
-
-
-def _check_codes(codes: NDArray[Any], length: int, size: int, name: str) -> None:
-    if codes.shape != (length,) or codes.dtype.kind not in "iu":
-        raise ValueError(f"column {name!r} has the wrong length or type")
-    if length and not (codes.min() >= 0 and codes.max() < size):
-        raise ValueError(f"a value in column {name!r} is out of range")
-
-
-def _check_gold(gold: NDArray[np.int8] | None, shape: tuple[int, int]) -> None:
-    if gold is None or gold.shape != shape or gold.dtype != np.int8 or not np.isin(gold, (-1, 0, 1)).all():
-        raise ValueError("column 'gold' has the wrong shape or a value other than -1, 0 and 1")

@@ -17,13 +17,12 @@ from palda.errors import DataError
 from palda.io.shards.format import (
     MANIFEST,
     NAMES,
-    check_shard,
-    mapped_shard,
     names_of,
     read_json,
     read_manifest,
     string_array,
 )
+from palda.io.shards.shard_file import check_shard, mapped_shard, min_file_size
 
 if TYPE_CHECKING:
     import os
@@ -32,7 +31,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Counts, Rows, Strings
-    from palda.io.shards.format import Manifest, Shard
+    from palda.io.shards.format import Manifest
+    from palda.io.shards.shard_file import Shard
 
 
 def open_reader(path: str | os.PathLike[str]) -> ShardReader:
@@ -50,7 +50,7 @@ def _open_reader(folder: Path, stamp: tuple[int, int, int]) -> ShardReader:
 def _file_stamp(path: Path) -> tuple[int, int, int]:
     """Time of the last change, size and inode of a file; zeros if it cannot be read."""
     try:
-        status = path.stat()
+        status = path.lstat()
     except OSError:
         return 0, 0, 0
     return status.st_mtime_ns, status.st_size, status.st_ino
@@ -84,6 +84,7 @@ class ShardReader:
         self.manifest = manifest
         self.doc_bounds = np.cumsum([0, *(shard.documents for shard in manifest.shards)], dtype=np.int64)
         self._validated: dict[int, tuple[int, int, int]] = {}
+        self._sizes_checked = False
 
     def __len__(self) -> int:
         return self.manifest.documents
@@ -105,6 +106,21 @@ class ShardReader:
     def annotators(self) -> Strings:
         """Names of the annotators."""
         return self._names("annotators", self.manifest.annotators)
+
+    def check_sizes(self) -> None:
+        """Raise unless every file is large enough for the sizes in the manifest, before memory is taken for them."""
+        if self._sizes_checked:
+            return
+        manifest = self.manifest
+        smallest = {shard.file: min_file_size(shard) for shard in manifest.shards}
+        smallest[NAMES] = 2 * (manifest.words + manifest.classes + manifest.annotators)
+        for name, n_bytes in smallest.items():
+            path = self.path / name
+            if not path.exists():
+                raise DataError("is missing; the folder is not complete", file=str(path))
+            if path.stat().st_size < n_bytes:
+                raise DataError("is damaged or cut short (it is too small); write the folder again", file=str(path))
+        self._sizes_checked = True
 
     def _names(self, axis: str, size: int) -> Strings:
         path = self.path / NAMES
@@ -130,6 +146,7 @@ class ShardReader:
 
     def selected(self, rows: Rows) -> Selection:
         """Location of documents that are requested by a slice, by positions or by booleans."""
+        self.check_sizes()
         chosen = selection(rows)
         if isinstance(chosen, slice) and chosen.step in (None, 1):
             start, stop, _ = chosen.indices(len(self))
@@ -160,6 +177,7 @@ class ShardReader:
 
     def all_starts(self, name: str) -> NDArray[np.int64]:
         """``count_starts`` or ``vote_starts`` of all shards as one array over all documents."""
+        self.check_sizes()
         starts = np.zeros(len(self) + 1, dtype=np.int64)
         before = 0
         for shard, (low, high) in enumerate(zip(self.doc_bounds[:-1], self.doc_bounds[1:], strict=True)):

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from palda.models.classifier.calibration import base_log_odds, fit_platt, log_likelihoods
 from palda.models.classifier.combination import (
+    COMBINATION_ARRAYS,
     Combination,
     CombinationInputs,
     HeldOut,
     choose_combination,
     choose_for_new_documents,
 )
-from palda.models.classifier.external import ExternalClassifier, ExternalFit, check_classifier, fit_external
+from palda.models.classifier.external import (
+    EXTERNAL_ARRAYS,
+    ExternalClassifier,
+    ExternalFit,
+    check_classifier,
+    fit_external,
+)
 from palda.models.classifier.features import (
     Features,
     Scale,
@@ -25,6 +32,7 @@ from palda.models.classifier.folds import NO_FOLD, Problems, assign_folds
 from palda.models.classifier.label_prior import LabelPrior
 from palda.models.classifier.lbfgs import LbfgsLimits
 from palda.models.classifier.logistic import (
+    CLASSIFIER_ARRAYS,
     ClassifierFit,
     CrossFit,
     LogisticClassifier,
@@ -37,6 +45,9 @@ from palda.models.classifier.training_set import ClassifierSettings
 from palda.models.classifier.update import ClassifierSummary, summarize_classifier, update_classifier
 
 __all__ = [
+    "CLASSIFIER_ARRAYS",
+    "COMBINATION_ARRAYS",
+    "EXTERNAL_ARRAYS",
     "NO_FOLD",
     "ClassifierFit",
     "ClassifierSettings",

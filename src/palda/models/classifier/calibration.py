@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import expit
 
+from palda.data import ArraySpec
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -35,6 +37,13 @@ _MAX_STEPS = 50
 _TOLERANCE = 1e-4  # of a Newton step in slope or offset
 _ROUNDING = 1e-12
 _MAX_SHARE_TO_DROP = 0.5  # of unfinished classes: below it, copying their columns pays
+
+PLATT_ARRAYS = {
+    "slope": ArraySpec(("classes",)),
+    "offset": ArraySpec(("classes",)),
+    "limit": ArraySpec((), low=0.0),
+}
+"""Schema of a recalibration in a file."""
 
 
 @dataclass(frozen=True, eq=False)

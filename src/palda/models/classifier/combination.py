@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.special import expit, logit
 
+from palda.data import ArraySpec
 from palda.engine import Threads
-from palda.models.classifier.calibration import Platt, fit_platt
+from palda.models.classifier.calibration import PLATT_ARRAYS, Platt, fit_platt
 from palda.models.crowd import (
     MIN_STANDARD_ERRORS,
     HeldOutVotes,
@@ -48,6 +49,16 @@ _MAX_ROUNDS, _TOL = 50, 1e-5  # of EM over profiles
 _MAX_REFIT_ROUNDS, _TRIAL_TOL = 10, 3e-5  # of EM over profiles for another κ, and for any candidate in a trial
 _MIN_PROB = 1e-9  # distance of probabilities from 0 and 1 before their logit is taken
 _MIN_SCORE_PROB = 1e-6  # the same for probabilities that are scored
+
+
+COMBINATION_ARRAYS = {
+    "weights": ArraySpec(("profiles",), low=0.0, high=1.0 + 1e-6, sum_axis=0),
+    "rates": ArraySpec(("profiles", "classes"), above=0.0, below=1.0),
+    "base": ArraySpec(("classes",), low=-100.0, high=100.0),
+    "mixture": ArraySpec((2,), low=0.0, high=1.0),
+    **{name: replace(spec, group="recalibration") for name, spec in PLATT_ARRAYS.items()},
+}
+"""Schema of a combination in a file."""
 
 
 @dataclass(frozen=True, eq=False)

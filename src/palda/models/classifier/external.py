@@ -10,13 +10,22 @@ soft targets.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from palda.engine import Stage, StageRecord, Threads, add_prefix, strip_prefix
+from palda.data import ArraySpec, Schema, prefixed
+from palda.engine import RecordSchema, Stage, StageRecord, Threads, add_prefix, restore_classifiers, strip_prefix
 from palda.errors import DataError, PaldaError
-from palda.models.classifier.calibration import MIN_TO_LEARN, Platt, base_log_odds, cross_calibrate, minority_counts
+from palda.models.classifier.calibration import (
+    MIN_TO_LEARN,
+    PLATT_ARRAYS,
+    Platt,
+    base_log_odds,
+    cross_calibrate,
+    minority_counts,
+)
 from palda.models.classifier.features import compact
 from palda.models.classifier.folds import checked_targets
 
@@ -28,6 +37,23 @@ if TYPE_CHECKING:
     from palda.data import Array
 
     Indices = NDArray[np.int64]
+
+
+EXTERNAL_ARRAYS: Schema = {
+    "together": ArraySpec((), "bool"),
+    "base_rates": ArraySpec(("classes",), low=0.0, high=1.0),
+    **PLATT_ARRAYS,
+}
+"""Schema of all but the classifiers themselves in a file."""
+
+_FIT_ARRAYS: Schema = {
+    **prefixed("head", EXTERNAL_ARRAYS),
+    "log_odds": ArraySpec(("documents", "classes")),
+    "folds": ArraySpec(("documents",), "integer", low=0, high=1000),
+    "models": ArraySpec(("bytes of the models",), "uint8"),
+}
+_SCORES_ARRAYS: Schema = {"scores": ArraySpec(("documents", "classes"))}
+"""Schemas of a finished fit, and of the scores of some folds, in a checkpoint."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +72,16 @@ class ExternalClassifier:
     def log_odds(self, X: Any) -> Array:
         """Calibrated log-odds (documents, classes) of documents that the classifiers were not trained on."""
         return self.platt.apply(_scores(self.models, self.together, _indexable(X), self.base_rates, self.platt.limit))
+
+    def check(self, document: Any) -> None:
+        """Raise ``DataError`` unless the classifiers, which may be from a file, can predict one document."""
+        try:
+            log_odds = self.log_odds(document)
+        except Exception as error:  # noqa: BLE001 - whatever a damaged classifier raises
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            raise DataError(f"the classifier cannot predict ({reason})") from None
+        if log_odds.shape != (1, len(self.base_rates)) or not np.isfinite(log_odds).all():
+            raise DataError("the classifier does not predict a probability per class")
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All but the classifiers themselves, as arrays of a file."""
@@ -99,14 +135,15 @@ class _FoldScores(NamedTuple):
         return StageRecord({"scores": self.scores}, {"n_done": self.n_done})
 
 
-def _restore(record: StageRecord) -> ExternalFit | _FoldScores:
+def _restore(document: Any, record: StageRecord) -> ExternalFit | _FoldScores:
     """The fit, or the unfinished folds, of a record; only scikit-learn's own types are loaded."""
     if "n_done" in record.state:
-        return _FoldScores(record.arrays["scores"], int(record.state["n_done"]))
-    from skops import io as skops_io
-
-    models = skops_io.loads(record.arrays["models"].tobytes(), trusted=[])
+        return _FoldScores(record.arrays["scores"], record.integer("n_done", 0, 1000))
+    models = restore_classifiers(record.arrays["models"].tobytes())
+    if not isinstance(models, list):
+        raise TypeError("it holds no list of models")
     external = ExternalClassifier.from_arrays(strip_prefix("head", record.arrays), models)
+    external.check(document)
     return ExternalFit(external, record.arrays["log_odds"], record.arrays["folds"])
 
 
@@ -142,20 +179,22 @@ def fit_external(
     classes); ``folds`` is the fold of each document.
     """
     check_classifier(classifier)
-    stored = stage.recall(_restore)
-    if isinstance(stored, ExternalFit):
-        return stored
     labels, known = checked_targets(targets, weights)
+    sizes = {"documents": len(labels), "classes": labels.shape[1]}
     X = _indexable(X)
     n_docs = X.shape[0] if hasattr(X, "shape") else len(X)
     if n_docs != len(labels):
         raise DataError(f"X has {n_docs} documents, but targets have {len(labels)}")
+    restore = partial(_restore, _rows(X, np.arange(1)))
+    stored = stage.recall(restore, RecordSchema(sizes, (_FIT_ARRAYS, _SCORES_ARRAYS)))
+    if isinstance(stored, ExternalFit):
+        return stored
     together = known is None and _is_multi_label(classifier)
     label_weights = np.ones_like(labels) if known is None else known
     trainer = _Trainer(_with_seed(classifier, seed), X, labels, label_weights, together)
     base_rates = 1.0 / (1.0 + np.exp(-base_log_odds(labels, label_weights)))
     limit = float(np.log(2.0 * len(labels) + 1.0))
-    scores, n_done = stored or _FoldScores(np.empty_like(labels), 0)
+    scores, n_done = stored or _FoldScores(np.zeros_like(labels), 0)
     for fold in np.unique(folds)[n_done:]:
         inside = np.flatnonzero(folds == fold)
         models = trainer.train(np.flatnonzero(folds != fold), engine)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from palda.data import ArraySpec
 from palda.engine import add_prefix, one_blas_thread, strip_prefix
 
 if TYPE_CHECKING:
@@ -37,6 +38,16 @@ MIN_FOURIER_DOCS, MAX_FOURIER_DOCS, N_SAMPLE_DOCS = 100, 80_000, 4096
 _N_PAIRS = 1000  # random pairs of documents, for the median squared distance
 _PREFIX = "lift"  # of the names of arrays in files
 _MIN_ANGLE = 1e-9  # below it a difference quotient is replaced by the derivative
+
+
+FOURIER_ARRAYS = {
+    f"{_PREFIX}.basis": ArraySpec(("words", "dimensions"), group="fourier"),
+    f"{_PREFIX}.directions": ArraySpec(("dimensions", "waves"), group="fourier"),
+    f"{_PREFIX}.phases": ArraySpec(("waves",), group="fourier"),
+    f"{_PREFIX}.mixing": ArraySpec(("waves", "fourier features"), group="fourier"),
+    f"{_PREFIX}.offset": ArraySpec(("fourier features",), group="fourier"),
+}
+"""Schema of Fourier features in a file."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
-from palda.engine import Stage, StageRecord, add_prefix, strip_prefix
+from palda.data import ArraySpec, Schema, prefixed
+from palda.engine import RecordSchema, Stage, StageRecord, add_prefix, strip_prefix
 from palda.errors import DataError
-from palda.models.classifier.calibration import Platt, cross_calibrate
+from palda.models.classifier.calibration import PLATT_ARRAYS, Platt, cross_calibrate
 from palda.models.classifier.features import Scale, learn_features, tf_idf
 from palda.models.classifier.folds import assign_folds, checked_targets
-from palda.models.classifier.fourier import FourierFeatures
-from palda.models.classifier.penalty_search import PenaltySearch
+from palda.models.classifier.fourier import FOURIER_ARRAYS, FourierFeatures
+from palda.models.classifier.penalty_search import SEARCH_ARRAYS, PenaltySearch
 from palda.models.classifier.training_set import ClassifierSettings, TrainingSet
 
 if TYPE_CHECKING:
@@ -30,6 +31,29 @@ _FILE_ARRAYS = (
     "coef", "intercept", "slope", "offset", "limit", "base_rates", "penalties", "idf", "dense_mean", "dense_spread",
 )  # fmt: skip
 """Fields that are arrays of a model file, under these names."""
+
+CLASSIFIER_ARRAYS: Schema = {
+    "idf": ArraySpec(("words",), low=0.0, also="word features", group="words"),
+    "dense_mean": ArraySpec(("dense columns",), also="dense features", group="dense"),
+    "dense_spread": ArraySpec(("dense columns",), above=0.0, group="dense"),
+    **FOURIER_ARRAYS,
+    **PLATT_ARRAYS,
+    "coef": ArraySpec((("word features", "dense features", "fourier features"), "classes")),
+    "intercept": ArraySpec(("classes",)),
+    "base_rates": ArraySpec(("classes",), low=0.0, high=1.0),
+    "penalties": ArraySpec((3, "classes"), low=0.0),
+}
+"""Schema of a classifier in a file."""
+
+_CROSS_FIT_ARRAYS: Schema = {
+    "log_odds": ArraySpec(("documents", "classes")),
+    "folds": ArraySpec(("documents",), "integer", low=0, below="folds"),
+    "fold_coef": ArraySpec(("coefficients", "folds", "classes")),
+    "penalties": ArraySpec((3, "classes"), low=0.0),
+    "base_rates": ArraySpec(("classes",), low=0.0, high=1.0),
+    **prefixed("platt", PLATT_ARRAYS),
+}
+"""Schema of a ``CrossFit`` in a checkpoint."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +151,15 @@ class ClassifierFit(CrossFit):
     classifier: LogisticClassifier
 
 
+def _sizes(features: Features, labels: Array, folds: Indices) -> dict[str, int]:
+    """Sizes in the records of a fit with these inputs."""
+    words, dense, fourier = features.words, features.dense, features.fourier
+    sizes = {"documents": len(labels), "classes": labels.shape[1], "folds": int(folds.max()) + 1}
+    parts = {"words": 0 if words is None else words.shape[1], "dense columns": 0 if dense is None else dense.shape[1]}
+    n_fourier = 0 if fourier is None else len(fourier.offset)
+    return sizes | parts | {"coefficients": sum(parts.values()) + n_fourier + 1}
+
+
 def _restore(record: StageRecord) -> CrossFit | PenaltySearch:
     """The fit, or the unfinished search, that a record was made from."""
     if "path" in record.state:
@@ -183,14 +216,15 @@ def cross_fit_classifier(
     features: its folds and penalties are kept, and its coefficients are the start.
     """
     settings, stage = settings or ClassifierSettings(), stage or Stage()
-    stored = stage.recall(_restore)
-    if isinstance(stored, CrossFit):
-        return stored
     labels, known = checked_targets(targets, weights)
     if start is not None:
         folds = start.folds
     elif folds is None:
         folds = assign_folds(labels, min(settings.n_folds, len(labels)), settings.seed)
+    expected = RecordSchema(_sizes(features, labels, folds), (_CROSS_FIT_ARRAYS, SEARCH_ARRAYS))
+    stored = stage.recall(_restore, expected)
+    if isinstance(stored, CrossFit):
+        return stored
     data = TrainingSet.build(features, labels, known, folds, settings)
     if start is None:
         search = stored or PenaltySearch.start(data)
@@ -229,8 +263,9 @@ def fit_final_classifier(
     """The classifier for new documents: fitted to all documents, with penalties and recalibration of ``fit``."""
     settings, stage = settings or ClassifierSettings(), stage or Stage()
 
+    labels, known = checked_targets(targets, weights)
+
     def compute() -> LogisticClassifier:
-        labels, known = checked_targets(targets, weights)
         data = TrainingSet.build(features, labels, known, fit.folds, settings)
         coef = data.fit_all(fit.fold_coef.mean(axis=1), fit.penalties)
         return LogisticClassifier(
@@ -251,4 +286,5 @@ def fit_final_classifier(
         compute,
         lambda classifier: StageRecord(classifier.arrays(), {}),
         lambda record: LogisticClassifier.from_arrays(record.arrays),
+        RecordSchema(_sizes(features, labels, fit.folds), (CLASSIFIER_ARRAYS,)),
     )

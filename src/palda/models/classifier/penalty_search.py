@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 import numpy as np
 
+from palda.data import ArraySpec
 from palda.engine import StageRecord
 
 if TYPE_CHECKING:
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
     Indices: TypeAlias = NDArray[np.int64]
 
 _INFINITE_PENALTY = 1e9  # leaves nothing of a coefficient
+
+SEARCH_ARRAYS = {
+    "coef": ArraySpec(("coefficients", "folds", "classes")),
+    "penalties": ArraySpec((3, "classes"), low=0.0),
+    "best": ArraySpec(("classes",), infinite=True),
+}
+"""Schema of a ``PenaltySearch`` in a checkpoint."""
 
 
 @dataclass(eq=False)
@@ -47,7 +55,7 @@ class PenaltySearch:
     @classmethod
     def from_record(cls, record: StageRecord) -> Self:
         """The state that ``record`` was made from."""
-        return cls(**record.arrays, row=int(record.state["path"]["row"]))
+        return cls(**record.arrays, row=record.part("path").integer("row", 0, 2))
 
     def run(self, data: TrainingSet, stage: Stage) -> None:
         """Choose the penalties that are left."""

@@ -24,10 +24,12 @@ from palda.models.topics.em import EMResult, EMSettings, run_em
 from palda.models.topics.m_step import implied_stats, update_params
 from palda.models.topics.online_em import cut_pieces
 from palda.models.topics.parameters import (
+    PARAMS_ARRAYS,
     Params,
     StepInfo,
     SufficientStats,
     base_rate_log_odds,
+    belief_arrays,
     belief_from_arrays,
     belief_to_arrays,
     estimate_base_rates,
@@ -35,6 +37,7 @@ from palda.models.topics.parameters import (
     params_to_arrays,
 )
 from palda.models.topics.prediction import (
+    EVIDENCE_ARRAYS,
     Temperature,
     WordEvidenceModel,
     class_word_probs,
@@ -60,8 +63,10 @@ from palda.models.topics.shards import (
 from palda.models.topics.start import default_n_topics, first_params
 
 __all__ = [
+    "EVIDENCE_ARRAYS",
     "MAX_CONCENTRATION",
     "MIN_CONCENTRATION",
+    "PARAMS_ARRAYS",
     "CrossFittedTopics",
     "DocumentShard",
     "EMResult",
@@ -76,6 +81,7 @@ __all__ = [
     "WordEvidenceModel",
     "bags_of",
     "base_rate_log_odds",
+    "belief_arrays",
     "belief_from_arrays",
     "belief_to_arrays",
     "class_word_probs",

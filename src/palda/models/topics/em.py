@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from palda.engine import NO_CHECKPOINT, StageRecord, StageStore, add_prefix, strip_prefix
+from palda.data import prefixed
+from palda.engine import NO_CHECKPOINT, RecordSchema, StageRecord, StageStore, add_prefix, strip_prefix
 from palda.kernels import PassLimits
 from palda.models.topics.e_step import lower_bound, total_statistics
 from palda.models.topics.m_step import update_params
 from palda.models.topics.online_em import OnlinePasses
-from palda.models.topics.parameters import Params, StepInfo, params_from_arrays, params_to_arrays
+from palda.models.topics.parameters import Params, StepInfo, params_from_arrays, params_to_arrays, schema_like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -86,7 +87,8 @@ def run_em(
     """
     result = EMResult() if result is None else result
     stage = settings.stages.stage("em", start.topic_prior, start.topic_words, start.class_prior)
-    params, position, finished = stage.recall(partial(_restore, result)) or (start, _Position(), False)
+    stored = stage.recall(partial(_restore, result, settings.max_iter), _record_schema(start))
+    params, position, finished = stored or (start, _Position(), False)
     if finished:
         return result
     first_iteration, previous_bound, worst_fall, newton_converged = position
@@ -143,21 +145,34 @@ def _record(result: EMResult, params: Params | None = None, position: _Position 
     return StageRecord(arrays, state)
 
 
-def _restore(result: EMResult, record: StageRecord) -> tuple[Params, _Position, bool]:
+def _record_schema(start: Params) -> RecordSchema:
+    """The best parameters, those of the current iteration, or both."""
+    schema, sizes = schema_like(start)
+    return RecordSchema(sizes, (prefixed("best", schema, "best") | prefixed("now", schema, "now"),))
+
+
+def _restore(result: EMResult, max_iter: int, record: StageRecord) -> tuple[Params, _Position, bool]:
     """Fill the result from a record; returns where the run continues, and whether it was finished."""
     state, best = record.state, strip_prefix("best", record.arrays)
     restored = EMResult(
         params=params_from_arrays(best) if best else None,
-        bound=float(state["bound"]),
-        bounds=[float(bound) for bound in state["bounds"]],
-        converged=bool(state["converged"]),
-        worst_fall=float(state["worst_fall"]),
-        newton_converged=bool(state["newton_converged"]),
+        bound=record.number("bound"),
+        bounds=record.numbers("bounds"),
+        converged=record.flag("converged"),
+        worst_fall=record.number("worst_fall"),
+        newton_converged=record.flag("newton_converged"),
     )
-    finished = "position" not in state
+    finished, position = "position" not in state, _Position()
+    if not finished:
+        part = record.part("position")
+        position = _Position(
+            part.integer("iteration", 1, max_iter),
+            part.number("previous_bound"),
+            part.number("worst_fall"),
+            part.flag("newton_converged"),
+        )
     params = restored.params if finished else params_from_arrays(strip_prefix("now", record.arrays))
     if params is None:
         raise ValueError("it holds no parameters")
-    position = _Position(**state.get("position", {}))
     vars(result).update(vars(restored))
     return params, position, finished

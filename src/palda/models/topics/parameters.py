@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import digamma
 
+from palda.data import ArraySpec, prefixed
 from palda.engine import add_prefix, strip_prefix
 from palda.models.crowd import AnnotatorBelief
 
@@ -94,6 +95,41 @@ def base_rate_log_odds(class_prior: Array) -> Array:
     return np.log(class_prior) - np.log1p(-class_prior)
 
 
+PARAMS_ARRAYS = {
+    "topic_prior": ArraySpec(("classes", 2, "topics"), low=1e-12, high=1e12),
+    "topic_words": ArraySpec(("topics", "words"), low=0.0, high=1.0 + 1e-6, sum_axis=1),
+    "class_prior": ArraySpec(("classes",), above=0.0, below=1.0),
+    "word_counts": ArraySpec(("topics", "words"), above=0.0, group="smoothing"),
+    "word_prior": ArraySpec((), above=0.0, group="smoothing"),
+}
+"""Schema of the parameters in a file, without annotators."""
+
+
+def belief_arrays(rate_shape: tuple[int | str, ...]) -> dict[str, ArraySpec]:
+    """Schema of the annotators' posterior in a file; ``rate_shape`` are the axes of the rates of one annotator."""
+    return {
+        "posterior": ArraySpec(("annotators", *rate_shape, 2), above=0.0),
+        "pool": ArraySpec((*rate_shape, 2), above=0.0),
+        "own": ArraySpec(("annotators", *rate_shape, 2), above=0.0, nan=True),
+    }
+
+
+def schema_like(params: Params) -> tuple[dict[str, ArraySpec], dict[str, int]]:
+    """Schema of parameters with the same shapes as the given ones, and the sizes in it."""
+    n_topics, n_words = params.topic_words.shape
+    sizes = {"classes": len(params.class_prior), "topics": n_topics, "words": n_words}
+    schema = {
+        name: replace(spec, group="")
+        for name, spec in PARAMS_ARRAYS.items()
+        if spec.group != "smoothing" or params.word_counts is not None
+    }
+    if params.annotators is not None:
+        n_annotators, *rate_shape, _ = params.annotators.posterior.shape
+        schema |= prefixed("annotators", belief_arrays(tuple(rate_shape)))
+        sizes["annotators"] = n_annotators
+    return schema, sizes
+
+
 def params_to_arrays(params: Params) -> dict[str, NDArray[Any]]:
     """Parameters as named arrays of a file."""
     values = {
@@ -108,28 +144,13 @@ def params_to_arrays(params: Params) -> dict[str, NDArray[Any]]:
 
 
 def params_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Params:
-    """Parameters from the arrays of a file; ``ValueError`` if their shapes or types do not agree."""
-    n_classes, _, n_topics = arrays["topic_prior"].shape
-    n_words = arrays["topic_words"].shape[-1]
-    shapes = {
-        "topic_prior": (n_classes, 2, n_topics),
-        "topic_words": (n_topics, n_words),
-        "class_prior": (n_classes,),
-        "word_counts": (n_topics, n_words),
-        "word_prior": (),
-    }
-    stored = {name: arrays[name] for name in shapes if name in arrays}
-    for name, array in stored.items():
-        if array.shape != shapes[name] or array.dtype != np.float64 or not np.isfinite(array).all():
-            raise ValueError(f"the array {name!r} does not fit the others")
-    if ("word_counts" in stored) != ("word_prior" in stored):
-        raise ValueError("of 'word_counts' and 'word_prior' one is missing")
+    """Parameters from the arrays of a file, which match ``PARAMS_ARRAYS``."""
     return Params(
-        topic_prior=stored["topic_prior"],
-        topic_words=stored["topic_words"],
-        class_prior=stored["class_prior"],
-        word_counts=stored.get("word_counts"),
-        word_prior=float(stored["word_prior"]) if "word_prior" in stored else None,
+        topic_prior=arrays["topic_prior"],
+        topic_words=arrays["topic_words"],
+        class_prior=arrays["class_prior"],
+        word_counts=arrays.get("word_counts"),
+        word_prior=float(arrays["word_prior"]) if "word_prior" in arrays else None,
         annotators=belief_from_arrays(strip_prefix("annotators", arrays)),
     )
 
@@ -143,7 +164,4 @@ def belief_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> AnnotatorBelief | 
     """The annotators' posterior from the arrays of a file; None without arrays."""
     if not arrays:
         return None
-    belief = AnnotatorBelief(posterior=arrays["posterior"], pool=arrays["pool"], own=arrays["own"])
-    if belief.own.shape != belief.posterior.shape or belief.pool.shape != belief.posterior.shape[1:]:
-        raise ValueError("the arrays of annotators do not fit each other")
-    return belief
+    return AnnotatorBelief(posterior=arrays["posterior"], pool=arrays["pool"], own=arrays["own"])

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from palda import kernels
-from palda.data import document_lengths, take_counts
+from palda.data import ArraySpec, document_lengths, take_counts
 from palda.kernels import Bags, ClassWordProbs, PassLimits, WordEvidence
 from palda.models.topics.parameters import base_rate_log_odds
 from palda.models.topics.shards import unlabelled_shards
@@ -67,6 +67,15 @@ class WordEvidenceModel(NamedTuple):
             for parts in zip(*((m.word_probs.present, m.word_probs.absent, m.log_odds) for m in models), strict=True)
         )
         return cls(ClassWordProbs(present, absent), models[0].temperature, log_odds)
+
+
+EVIDENCE_ARRAYS = {
+    "present": ArraySpec(("words", "classes"), low=0.0, high=1.0 + 1e-6, sum_axis=0),
+    "absent": ArraySpec(("words", "classes"), low=0.0, high=1.0 + 1e-6, sum_axis=0),
+    "temper": ArraySpec((3,), low=0.0, high=1e12),
+    "log_odds": ArraySpec(("classes",)),
+}
+"""Schema of a ``WordEvidenceModel`` in a model file."""
 
 
 def for_prediction(params: Params) -> Params:

@@ -1,0 +1,106 @@
+"""What a model file may hold: the keys of its JSON state, and the schema of its arrays.
+
+Array names are part of the file format and never change. The schemas of the parts are declared beside the classes that
+own the arrays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from palda.data import ArraySpec, Schema, prefixed
+from palda.estimators.parameters import ANNOTATOR_MODELS, parameters_from_file
+from palda.io import WORDS_ARRAYS, check_words_state, has_array, json_rules
+from palda.models.classifier import CLASSIFIER_ARRAYS, COMBINATION_ARRAYS, EXTERNAL_ARRAYS
+from palda.models.topics import EVIDENCE_ARRAYS, PARAMS_ARRAYS, belief_arrays
+from palda.training import PAST_ARRAYS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from palda.io.json_rules import Rule
+
+_ROUNDING = 1e-9
+_NAMES = json_rules.list_of(json_rules.TEXT)
+
+_STATE: dict[str, Rule] = {
+    "estimator": json_rules.one_of("PALDA", "CrowdPALDA"),
+    "settings": json_rules.mapping_of(json_rules.ANY),
+    "converged": json_rules.FLAG,
+    "lower_bound": json_rules.NUMBER_OR_INFINITE,
+    "worst_fall": json_rules.NUMBER_OR_INFINITE,
+    "temper": json_rules.list_of(json_rules.number(0.0, 1e12), 3),
+    "classes": json_rules.list_of(json_rules.NAME),
+}
+_OPTIONAL_STATE: dict[str, Rule] = {"vocabulary": _NAMES, "feature_names": _NAMES, "words": json_rules.ANY}
+_CROWD_STATE: dict[str, Rule] = {"annotators": _NAMES, "doc_ids": _NAMES}
+
+_FIT_ARRAYS: Schema = {
+    "lower_bounds": ArraySpec(("iterations",), infinite=True),
+    "thresholds": ArraySpec(("classes",), low=-1.0, high=2.0),
+    **prefixed("memory", PAST_ARRAYS, group="memory"),
+    "out_of_fold_probs": ArraySpec(("documents", "classes"), "float32", low=0.0, high=1.0, group="out of fold"),
+    "texts": ArraySpec(("bytes of texts",), "uint8", group="texts"),
+}
+_PRIOR = "label prior"
+_COMBINATIONS: Schema = {
+    **prefixed("for_votes", COMBINATION_ARRAYS, _PRIOR, own=["profiles"]),
+    **prefixed("for_words", COMBINATION_ARRAYS, _PRIOR, own=["profiles"]),
+}
+_BUILT_IN_PRIOR: Schema = {
+    **prefixed("head", CLASSIFIER_ARRAYS, _PRIOR),
+    **_COMBINATIONS,
+    **{f"reader.{name}": replace(spec, group=f"{_PRIOR}/head dense") for name, spec in EVIDENCE_ARRAYS.items()},
+}
+_EXTERNAL_PRIOR: Schema = {
+    "plugged_in": ArraySpec(("bytes of the classifier",), "uint8"),
+    **prefixed("head", EXTERNAL_ARRAYS, _PRIOR),
+    **_COMBINATIONS,
+}
+_VOTES: Schema = {
+    "votes.doc": ArraySpec(("votes",), "integer", low=0, below="documents", ascending=True, group="votes"),
+    "votes.annotator": ArraySpec(("votes",), "integer", low=0, below="annotators", group="votes"),
+    "votes.label": ArraySpec(("votes",), "integer", low=0, below="classes", group="votes"),
+    "votes.value": ArraySpec(("votes",), "integer", low=0, high=1, group="votes"),
+    "votes.abstained": ArraySpec(("abstentions", 2), "integer", low=0, high=2**31, group="votes"),
+}
+
+
+def model_schema(state: Any) -> tuple[Schema, dict[str, int]]:
+    """Schema of the arrays of a model file with this state, and the sizes that the state gives.
+
+    Raises ``ValueError`` with a message of one line if a value of the state is not one that a model may have.
+    """
+    kind = state.get("estimator") if isinstance(state, dict) else None
+    is_crowd = kind == "CrowdPALDA"
+    json_rules.check_object(state, _STATE | (_CROWD_STATE if is_crowd else {}), _OPTIONAL_STATE, "the model")
+    settings = parameters_from_file(state["estimator"], state["settings"])
+    if len(set(state["classes"])) != len(state["classes"]):
+        raise json_rules.ValueRuleError("a class is listed twice")
+    schema: dict[str, ArraySpec] = {**PARAMS_ARRAYS, **_FIT_ARRAYS}
+    schema |= _EXTERNAL_PRIOR if settings["label_prior"] is None else _BUILT_IN_PRIOR
+    sizes = {"classes": len(state["classes"]), "dense columns": len(state["classes"])}
+    if is_crowd:
+        schema |= _crowd_arrays(settings)
+        sizes |= {"annotators": len(state["annotators"]), "documents": len(state["doc_ids"])}
+    if "words" in state:
+        words = check_words_state(state["words"])
+        schema |= {name: replace(spec, group="") for name, spec in WORDS_ARRAYS.items() if has_array(words, spec)}
+    lists = [state[name] for name in ("vocabulary", "feature_names") if name in state]
+    lists += [state["words"]["vocabulary"]] if "vocabulary" in state.get("words", {}) else []
+    if len({len(names) for names in lists}) > 1:
+        raise json_rules.ValueRuleError("the numbers of words differ")
+    return schema, sizes | ({"words": len(lists[0])} if lists else {})
+
+
+def _crowd_arrays(settings: Mapping[str, Any]) -> Schema:
+    model: Any = ANNOTATOR_MODELS[settings["annotators"]]
+    rate_shape = ("classes",) * model.by_class + (2,) * model.by_state
+    return {
+        **prefixed("annotators", belief_arrays(rate_shape)),
+        "consensus": ArraySpec(("documents", "classes"), low=-_ROUNDING, high=1.0 + _ROUNDING),
+        "vote_counts": ArraySpec(("annotators", *rate_shape, 2), low=-_ROUNDING),
+        "vote_log_likelihoods": ArraySpec(("turns",), infinite=True),
+        **_VOTES,
+    }
