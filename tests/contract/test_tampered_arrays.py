@@ -242,7 +242,7 @@ def test_tampered_arrays_of_checkpoints_are_refused(
     monkeypatch.setattr(stage_store, "read_record", read_and_note)
     model.fit(news.corpus, votes, checkpoint=checkpoint)
     kinds = {path.name.split("-")[1]: path for path in expected}  # one file of each kind
-    more = {"votes.npz", "head.npz", "labels.npz"} if label_prior == "words" else set()
+    more = {"votes.npz", "head.npz", "labels.npz", "final_head.npz"} if label_prior == "words" else set()
     assert kinds.keys() == {"seeds.npz", "em.npz"} | more
     for path in kinds.values():
         arrays = read_record(path, expected[path]).arrays
