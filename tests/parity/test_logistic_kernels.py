@@ -105,3 +105,30 @@ def test_without_steps_the_direction_is_that_of_the_diagonal() -> None:
     direction, decrease = compiled.lbfgs_direction(steps, np.array([0]), gradient, curvature)
     np.testing.assert_allclose(direction, [[-0.5, 0.5]])
     np.testing.assert_allclose(decrease, [2.5])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sums_of_the_recalibration_equal_the_reference(weighted: bool) -> None:
+    rng = np.random.default_rng(0)
+    scores, targets = rng.normal(0.0, 20.0, (30, 5)), rng.random((30, 5))
+    weights = rng.random((30, 5)) if weighted else np.empty((0, 0))
+    rows, line = rng.permutation(30)[:20], np.array([rng.normal(1.0, 0.3, 5), rng.normal(size=5)])
+    ours = compiled.platt_sums(scores, targets, weights, rows, line)
+    theirs = reference.platt_sums(scores, targets, weights, rows, line)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-10)
+
+
+def test_sums_of_the_recalibration_are_derivatives() -> None:
+    rng = np.random.default_rng(1)
+    scores, targets, rows = rng.normal(size=(30, 2)), rng.random((30, 2)), np.arange(30)
+    line, step = np.array([[1.2, 0.7], [0.1, -0.4]]), 1e-5
+
+    def sums(change: tuple[float, float]) -> Any:
+        return compiled.platt_sums(scores, targets, np.empty((0, 0)), rows, line + np.array(change)[:, None])
+
+    at = sums((0.0, 0.0))
+    by_slope, by_offset = (
+        (sums(up) - sums(down)) / (2 * step) for up, down in (((step, 0.0), (-step, 0.0)), ((0.0, step), (0.0, -step)))
+    )
+    np.testing.assert_allclose([by_slope[0], by_offset[0]], at[1:3], rtol=1e-6)
+    np.testing.assert_allclose([by_slope[1], by_slope[2], by_offset[2]], at[3:], rtol=1e-6)

@@ -2,8 +2,17 @@
 
 from palda.kernels.explaining_away import explain_away
 from palda.kernels.joint import joint
-from palda.kernels.logistic import add_word_scores, lbfgs_direction, logistic_pass
+from palda.kernels.logistic import add_word_scores, lbfgs_direction, logistic_pass, platt_sums
 from palda.kernels.mean_field import mean_field
 from palda.kernels.profiles import label_sets
 
-__all__ = ["add_word_scores", "explain_away", "joint", "label_sets", "lbfgs_direction", "logistic_pass", "mean_field"]
+__all__ = [
+    "add_word_scores",
+    "explain_away",
+    "joint",
+    "label_sets",
+    "lbfgs_direction",
+    "logistic_pass",
+    "mean_field",
+    "platt_sums",
+]

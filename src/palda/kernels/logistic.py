@@ -97,6 +97,33 @@ def _residuals(target: Array, weight: Array, scores: Floats, losses: Array, curv
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=_FUSED)
+def platt_sums(scores: Array, targets: Array, weights: Array, rows: Indices, line: Array) -> Array:
+    """Cross-entropy of log-odds slope · score + offset, and its derivatives, summed over some documents.
+
+    ``line`` (2, classes) are slopes and offsets. The result (6, classes) is the cross-entropy, its derivatives by slope
+    and offset, and its second derivatives by slope, slope and offset, and offset.
+    """
+    n_classes = line.shape[1]
+    sums = np.zeros((6, n_classes))
+    for d in rows:
+        for k in range(n_classes):
+            score, target = scores[d, k], targets[d, k]
+            weight = weights[d, k] if len(weights) else 1.0
+            log_odds = line[0, k] * score + line[1, k]
+            odds = exp(-abs(log_odds))
+            larger = 1.0 / (1.0 + odds)
+            residual = weight * ((larger if log_odds >= 0.0 else odds * larger) - target)
+            variance = weight * odds * larger * larger
+            sums[0, k] += weight * (max(log_odds, 0.0) + log(1.0 + odds) - target * log_odds)
+            sums[1, k] += residual * score
+            sums[2, k] += residual
+            sums[3, k] += variance * score * score
+            sums[4, k] += variance * score
+            sums[5, k] += variance
+    return sums
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=_FUSED)
 def lbfgs_direction(steps: StepRing, problems: Indices, gradient: Array, curvature: Array) -> tuple[Array, Array]:
     """L-BFGS direction of some problems by the two-loop recursion, and its product with minus the gradient.
 

@@ -413,6 +413,25 @@ def add_word_scores(documents: WordRows, coef: Floats, scores: Floats) -> None:
         scores[i] += documents.values[entries] @ coef[documents.words[entries]]
 
 
+def platt_sums(scores: Array, targets: Array, weights: Array, rows: Indices, line: Array) -> Array:
+    """Cross-entropy of log-odds slope · score + offset, and its derivatives, summed over some documents.
+
+    ``line`` (2, classes) are slopes and offsets. The result (6, classes) is the cross-entropy, its derivatives by slope
+    and offset, and its second derivatives by slope, slope and offset, and offset.
+    """
+    scores, targets = scores[rows], targets[rows]
+    own = weights[rows] if len(weights) else np.ones_like(scores)
+    log_odds = line[0] * scores + line[1]
+    probs = expit(log_odds)
+    loss, residuals, variances = (
+        np.logaddexp(0.0, log_odds) - targets * log_odds,
+        probs - targets,
+        probs * (1.0 - probs),
+    )
+    terms = [loss, residuals * scores, residuals, variances * scores**2, variances * scores, variances]
+    return np.array([np.sum(own * term, axis=0) for term in terms])
+
+
 def lbfgs_direction(steps: StepRing, problems: Indices, gradient: Array, curvature: Array) -> tuple[Array, Array]:
     """L-BFGS direction of some problems by the two-loop recursion, and its product with minus the gradient.
 

@@ -11,19 +11,22 @@ a weak prior at a = 1 and b = 0. Rare classes get fewer parameters:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit
+
+from palda.kernels import active
 
 from palda.data import ArraySpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
     from palda.data import Array
+
+    Indices = NDArray[np.int64]
 
 MIN_FOR_SLOPE = 10.0
 """Minimum of expected positives and negatives for a class to have its own slope."""
@@ -36,7 +39,6 @@ _OFFSET_PRECISION = 0.01  # weak: the offset decides how many documents are expe
 _MAX_STEPS = 50
 _TOLERANCE = 1e-4  # of a Newton step in slope or offset
 _ROUNDING = 1e-12
-_MAX_SHARE_TO_DROP = 0.5  # of unfinished classes: below it, copying their columns pays
 
 PLATT_ARRAYS = {
     "slope": ArraySpec(("classes",)),
@@ -76,102 +78,140 @@ class Platt:
         return cls(arrays["slope"], arrays["offset"], float(arrays["limit"]))
 
 
-def _sums(weights: Array, values: Array) -> Array:
+def _sums(weights: Array | None, values: Array) -> Array:
     """Weighted sum over documents, per class."""
-    totals: Array = np.einsum("di,di->i", weights, values)
+    totals: Array = values.sum(axis=0) if weights is None else np.einsum("di,di->i", weights, values)
     return totals
 
 
-def minority_counts(targets: Array, weights: Array) -> Array:
+def _totals(weights: Array | None, targets: Array) -> Array:
+    """(classes,): sum of the weights; without weights, the number of documents."""
+    totals: Array = np.full(targets.shape[1], float(len(targets))) if weights is None else weights.sum(axis=0)
+    return totals
+
+
+def minority_counts(targets: Array, weights: Array | None) -> Array:
     """(classes,): expected positives or expected negatives, whichever is fewer."""
     positives = _sums(weights, targets)
-    fewer: Array = np.minimum(positives, weights.sum(axis=0) - positives)
+    fewer: Array = np.minimum(positives, _totals(weights, targets) - positives)
     return fewer
 
 
-def base_log_odds(targets: Array, weights: Array) -> Array:
+def base_log_odds(targets: Array, weights: Array | None) -> Array:
     """(classes,): log-odds of the base rates, with half a document added to either side."""
     positives = _sums(weights, targets)
-    log_odds: Array = np.log(positives + 0.5) - np.log(weights.sum(axis=0) - positives + 0.5)
+    log_odds: Array = np.log(positives + 0.5) - np.log(_totals(weights, targets) - positives + 0.5)
     return log_odds
 
 
-def log_likelihoods(log_odds: Array, targets: Array, weights: Array) -> Array:
+def log_likelihoods(log_odds: Array, targets: Array, weights: Array | None) -> Array:
     """(classes,): weighted log-likelihood of the soft targets, summed over documents."""
     softplus = np.maximum(log_odds, 0.0) + np.log(1.0 + np.exp(-np.abs(log_odds)))
     return _sums(weights, targets * log_odds - softplus)
 
 
-def fit_platt(scores: Array, targets: Array, weights: Array, start: Platt | None = None) -> Platt:
-    """Slope and offset per class, from scores by models that did not see the documents (maths, eq. 49)."""
-    n_minority = minority_counts(targets, weights)
+def fit_platt(
+    scores: Array, targets: Array, weights: Array | None, start: Platt | None = None, rows: Indices | None = None
+) -> Platt:
+    """Slope and offset per class, from scores by models that did not see the documents (maths, eq. 49).
+
+    Without ``weights`` all are 1. ``rows`` are the documents that count, by default all.
+    """
+    data = _Scores.of(scores, targets, weights, rows)
+    own_targets, own_weights = (targets, weights) if rows is None else data.labels(rows)
+    n_minority = minority_counts(own_targets, own_weights)
     learned, few = n_minority >= MIN_TO_LEARN, n_minority < MIN_FOR_SLOPE
     line = np.array([np.ones(len(few)), np.zeros(len(few))])
     if start is not None:
         line = np.where(start.slope > 0.0, [start.slope, start.offset], line)
     if (learned & few).any():
-        line[0, few] = _shared_slope(scores[:, learned], targets[:, learned], weights[:, learned])
-    slope, offset = _newton(scores, targets, weights, line, free_slope=~few)
-    n_docs = float(weights.sum(axis=0).max(initial=0.0))
+        line[0, few] = _shared_slope(data, learned)
+    slope, offset = _newton(data.sums, line, free_slope=~few)
+    n_docs = float(_totals(own_weights, own_targets).max(initial=0.0))
     informed = learned & (slope > 0.0)
     return Platt(
         np.where(informed, slope, 0.0),
-        np.where(informed, offset, base_log_odds(targets, weights)),
+        np.where(informed, offset, base_log_odds(own_targets, own_weights)),
         limit=float(np.log(2.0 * n_docs + 1.0)),
     )
 
 
-def _shared_slope(scores: Array, targets: Array, weights: Array) -> float:
+class _Scores(NamedTuple):
+    """Scores and labels as the kernel reads them."""
+
+    scores: Array
+    targets: Array
+    weights: Array  # of length 0 if all are 1
+    rows: Indices
+
+    @classmethod
+    def of(cls, scores: Array, targets: Array, weights: Array | None, rows: Indices | None) -> _Scores:
+        """The same tables; read-only ones are copied, because Numba would compile the kernel again for them."""
+        return cls(
+            np.require(scores, np.float64, ["C", "W"]),
+            np.require(targets, np.float64, ["C", "W"]),
+            np.empty((0, 0)) if weights is None else np.require(weights, np.float64, ["C", "W"]),
+            np.arange(len(scores)) if rows is None else rows,
+        )
+
+    def labels(self, rows: Indices) -> tuple[Array, Array | None]:
+        """Targets and weights of some documents."""
+        return self.targets[rows], self.weights[rows] if len(self.weights) else None
+
+    def sums(self, line: Array) -> Array:
+        """(6, classes): cross-entropy of the recalibrated scores, and its derivatives."""
+        totals: Array = active().platt_sums(*self, np.ascontiguousarray(line))
+        return totals
+
+
+def _shared_slope(data: _Scores, learned: NDArray[np.bool_]) -> float:
     """Slope fitted to the documents of all classes as if they were one class."""
-    scores, targets, weights = (table.reshape(-1, 1) for table in (scores, targets, weights))
-    line = _newton(scores, targets, weights, np.array([[1.0], [0.0]]), free_slope=np.ones(1, dtype=bool))
-    return float(line[0, 0])
+
+    def sums(line: Array) -> Array:
+        everywhere = np.repeat(line, len(learned), axis=1)
+        totals: Array = data.sums(everywhere)[:, learned].sum(axis=1, keepdims=True)
+        return totals
+
+    return float(_newton(sums, np.array([[1.0], [0.0]]), free_slope=np.ones(1, dtype=bool))[0, 0])
 
 
-def _newton(scores: Array, targets: Array, weights: Array, line: Array, free_slope: NDArray[np.bool_]) -> Array:
+def _newton(sums: Callable[[Array], Array], line: Array, free_slope: NDArray[np.bool_]) -> Array:
     """Slopes and offsets (2, classes) by Newton's method; a step that makes a class worse is halved.
 
-    A class is done when its step is short. Classes are dropped when at least half of those in work are done.
+    ``sums`` are those of the kernel. A class whose step is short stays where it is.
     """
-    line, classes = line.copy(), np.arange(line.shape[1])
-    loss = _loss(scores, targets, weights, line)
+    at = _with_prior(sums(line), line)
     for _ in range(_MAX_STEPS):
-        move = _newton_move(scores, targets, weights, line[:, classes], free_slope[classes])
-        unfinished = np.abs(move).max(axis=0) >= _TOLERANCE
-        if not unfinished.any():
+        move = _newton_move(at, free_slope)
+        move[:, np.abs(move).max(axis=0) < _TOLERANCE] = 0.0
+        if not move.any():
             break
-        if unfinished.mean() <= _MAX_SHARE_TO_DROP:
-            scores, targets, weights = scores[:, unfinished], targets[:, unfinished], weights[:, unfinished]
-            classes, loss, move = classes[unfinished], loss[unfinished], move[:, unfinished]
-        else:
-            move[:, ~unfinished] = 0.0
-        before = line[:, classes]
-        trial_loss = _loss(scores, targets, weights, before + move)
-        while (worse := trial_loss > loss + _ROUNDING * (1.0 + loss)).any():
+        trial = _with_prior(sums(line + move), line + move)
+        while (worse := trial[0] > at[0] + _ROUNDING * (1.0 + at[0])).any():
             move[:, worse] /= 2.0
-            trial_loss = _loss(scores, targets, weights, before + move)
-        line[:, classes], loss = before + move, trial_loss
+            trial = _with_prior(sums(line + move), line + move)
+        line, at = line + move, trial
     return line
 
 
-def _loss(scores: Array, targets: Array, weights: Array, line: Array) -> Array:
+def _with_prior(sums: Array, line: Array) -> Array:
+    """Loss and derivatives with those of the prior added."""
     slope, offset = line
-    prior = 0.5 * (_SLOPE_PRECISION * np.square(slope - 1.0) + _OFFSET_PRECISION * np.square(offset))
-    loss: Array = prior - log_likelihoods(slope * scores + offset, targets, weights)
-    return loss
+    prior = [
+        0.5 * (_SLOPE_PRECISION * np.square(slope - 1.0) + _OFFSET_PRECISION * np.square(offset)),
+        _SLOPE_PRECISION * (slope - 1.0),
+        _OFFSET_PRECISION * offset,
+        np.full_like(slope, _SLOPE_PRECISION),
+        np.zeros_like(slope),
+        np.full_like(slope, _OFFSET_PRECISION),
+    ]
+    total: Array = sums + prior
+    return total
 
 
-def _newton_move(scores: Array, targets: Array, weights: Array, line: Array, free_slope: NDArray[np.bool_]) -> Array:
-    slope, offset = line
-    probs = expit(slope * scores + offset)
-    residuals = weights * (probs - targets)
-    spread = weights * probs * (1.0 - probs)
-    spread_scores = spread * scores
-    by_slope = _sums(residuals, scores) + _SLOPE_PRECISION * (slope - 1.0)
-    by_offset = residuals.sum(axis=0) + _OFFSET_PRECISION * offset
-    cross = spread_scores.sum(axis=0) * free_slope
-    slope_curvature = _sums(spread_scores, scores) + _SLOPE_PRECISION
-    offset_curvature = spread.sum(axis=0) + _OFFSET_PRECISION
+def _newton_move(at: Array, free_slope: NDArray[np.bool_]) -> Array:
+    _, by_slope, by_offset, slope_curvature, cross, offset_curvature = at
+    cross = cross * free_slope
     determinant = slope_curvature * offset_curvature - cross**2
     return -np.array(
         [
@@ -181,7 +221,7 @@ def _newton_move(scores: Array, targets: Array, weights: Array, line: Array, fre
     )
 
 
-def cross_calibrate(scores: Array, targets: Array, weights: Array, folds: NDArray[np.int64]) -> tuple[Platt, Array]:
+def cross_calibrate(scores: Array, targets: Array, weights: Array | None, folds: Indices) -> tuple[Platt, Array]:
     """Recalibration for new documents, and log-odds of the training documents.
 
     The recalibration applied to a fold is fitted to the other folds only.
@@ -190,6 +230,6 @@ def cross_calibrate(scores: Array, targets: Array, weights: Array, folds: NDArra
     log_odds = np.empty_like(scores)
     for fold in np.unique(folds):
         inside = folds == fold
-        others = fit_platt(scores[~inside], targets[~inside], weights[~inside], start=platt)
+        others = fit_platt(scores, targets, weights, platt, np.flatnonzero(~inside))
         log_odds[inside] = others.apply(scores[inside])
     return platt, log_odds

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     Indices: TypeAlias = NDArray[np.int64]
 
-_MAX_COEF_WITH_HISTORY = 1 << 21  # 80 bytes each
+_MAX_COEF_WITH_HISTORY = 1 << 21  # each takes 80 bytes
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,7 @@ class TrainingSet:
     blocks: Blocks
     order: Indices
     targets: Array
-    weights: Array
-    all_known: bool  # whether all weights are 1
+    weights: Array | None  # None if all are 1
     folds: Indices
     sizes: tuple[int, int, int]  # numbers of words, dense columns and Fourier features
     settings: ClassifierSettings
@@ -88,8 +87,7 @@ class TrainingSet:
             settings.engine.place(cast("Blocks", blocks)),
             order,
             targets,
-            np.broadcast_to(1.0, targets.shape) if weights is None else weights,
-            weights is None,
+            weights,
             folds,
             sizes=(
                 0 if words is None else words.shape[1],
@@ -120,7 +118,8 @@ class TrainingSet:
         coef = np.zeros((sum(self.sizes) + 1, self.n_folds, self.targets.shape[1]))
         for fold in range(self.n_folds):
             others = self.order[self.folds[self.order] != fold]
-            coef[-1, fold] = base_log_odds(self.targets[others], self.weights[others])
+            weights = None if self.weights is None else self.weights[others]
+            coef[-1, fold] = base_log_odds(self.targets[others], weights)
         return coef
 
     def fit_folds(
@@ -172,6 +171,6 @@ class TrainingSet:
     def out_of_fold_likelihoods(self, coef: Array, classes: Indices, start: Platt | None) -> tuple[Array, Platt]:
         """Log-likelihoods (classes,) of recalibrated out-of-fold scores of some classes, and the recalibration."""
         scores, targets = self.out_of_fold(coef), self.targets[:, classes]
-        weights = np.broadcast_to(1.0, targets.shape) if self.all_known else self.weights[:, classes]
+        weights = None if self.weights is None else self.weights[:, classes]
         platt = fit_platt(scores, targets, weights, start)
         return log_likelihoods(platt.apply(scores), targets, weights), platt
