@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from palda.data import Corpus, Dataset, Documents, TextWords, ValueWords, names_array
 from palda.errors import DataError, PaldaWarning
 from palda.io import ReadOptions, Sources, Treatment, open_shards, read, read_gold, shard_files
+from palda.io.atomic import temporary_name
 from palda.io.shards import DocumentIndex, build, digests_of, vote_sorting
 
 WORDS = ("ship", "wheat", "bank", "money", "rate", "price")
@@ -276,7 +277,7 @@ def test_a_finished_shard_is_kept_and_a_damaged_one_written_again(tmp_path: Path
     inside = tmp_path / "corpus.part" / "folder"
     kept = (inside / "shard-00000.arrow").stat().st_mtime_ns
     (inside / "shard-00001.arrow").write_bytes(b"damaged")
-    (inside / ".shard-00002.arrow.part").write_bytes(b"half")
+    (inside / temporary_name("shard-00002.arrow")).write_bytes(b"half")
     folder = shard_files(tmp_path / "corpus", sources, treatment, resume=True)
     assert _content(folder.path) == expected
     assert (folder.path / "shard-00000.arrow").stat().st_mtime_ns == kept

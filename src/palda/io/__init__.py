@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from palda.io import json_rules
     from palda.io.array_archive import READ_ERRORS, ArrayArchive, allowance
-    from palda.io.atomic import replacing
+    from palda.io.atomic import TEMPORARY_FILE, FolderLock, replacing, reserved, sibling
     from palda.io.corpora import catalog
     from palda.io.corpora.arff import read_arff
     from palda.io.corpora.reuters import read_reuters
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "READ_ERRORS",
+    "TEMPORARY_FILE",
     "WORDS_ARRAYS",
     "ArrayArchive",
     "DocumentChunk",
+    "FolderLock",
     "ReadOptions",
     "ShardFolder",
     "Sources",
@@ -59,7 +61,9 @@ __all__ = [
     "read_toloka",
     "read_votes",
     "replacing",
+    "reserved",
     "shard_files",
+    "sibling",
     "stream_documents",
     "write_shards",
 ]
@@ -67,7 +71,7 @@ __all__ = [
 # Names are imported on first use: their modules import large packages.
 _MODULES = {
     "array_archive": ("READ_ERRORS", "ArrayArchive", "allowance"),
-    "atomic": ("replacing",),
+    "atomic": ("TEMPORARY_FILE", "FolderLock", "replacing", "reserved", "sibling"),
     "corpora.arff": ("read_arff",),
     "corpora.reuters": ("read_reuters",),
     "exports.doccano": ("read_doccano",),

@@ -19,15 +19,19 @@ from palda.errors import DataError
 from palda.io.files import file_name
 from palda.io.shards.folder import open_shards
 from palda.io.shards.format import WORDS, Manifest, read_json, write_json
+from palda.io.shards.replacement import write_errors
+from palda.io.shards.unfinished import FinishedShard, RecordCounts, UnfinishedFolder
 from palda.io.shards.vote_sorting import (
     DocumentIndex,
+    GroupedVotes,
     VoteFacts,
     digests_of,
     group_votes,
     scan_votes,
+    vote_file,
     votes_of_shard,
 )
-from palda.io.shards.writer import DOCS_PER_SHARD, UnfinishedFolder, write_names, write_part, write_words
+from palda.io.shards.writer import DOCS_PER_SHARD, write_names, write_part, write_words
 from palda.io.sources import ReadOptions, read, read_gold, read_gold_votes, stream_documents
 from palda.io.table_files import read_chunks
 from palda.io.transformer_state import restore_words
@@ -86,7 +90,16 @@ class _Plan(NamedTuple):
     n_annotators: int
     texts: bool
     files: dict[str, str]
-    shards: Iterator[Callable[[], Dataset]]
+    records: RecordCounts
+    """Votes and abstentions that were read; those of the shards must add up to them."""
+    shards: Iterator[Callable[[], _Part]]
+
+
+class _Part(NamedTuple):
+    """Documents of a shard with their votes, and how many records were read for them."""
+
+    dataset: Dataset
+    records: RecordCounts
 
 
 def shard_files(
@@ -140,22 +153,44 @@ def shard_files(
     tell = watch or _ignore_progress
     request: dict[str, Any] = {"options": treatment.as_dict()}
     request |= {f"the {name}": _file_stamps(path) for name, path in vars(sources).items() if path is not None}
-    unfinished = UnfinishedFolder(Path(target), request, resume=resume, force=force)
-    make_plan = _streamed_plan if _can_stream(sources, treatment.options) else _whole_plan
-    plan = make_plan(sources, treatment, unfinished, tell)
-    entries = []
-    n_done = 0
-    for number, make in enumerate(plan.shards):
-        entry = unfinished.shard(number)
-        if entry is None:
-            entry = write_part(unfinished.output, number, make())
-            unfinished.add(entry)
-        entries.append(entry)
-        n_done += entry.documents
-        tell("writing shards", n_done / max(plan.n_docs, 1), n_done)
-    sizes = (plan.n_docs, plan.n_words, plan.n_classes, plan.n_annotators)
-    unfinished.complete(Manifest(*sizes, plan.texts, tuple(entries), plan.files))
+    with UnfinishedFolder(Path(target), request, resume=resume, force=force) as unfinished:
+        make_plan = _streamed_plan if _can_stream(sources, treatment.options) else _whole_plan
+        plan = make_plan(sources, treatment, unfinished, tell)
+        shards = []
+        n_done = 0
+        for number, make in enumerate(plan.shards):
+            shard = unfinished.shard(number)
+            if shard is None:
+                dataset, records = make()
+                shard = FinishedShard(write_part(unfinished.output, number, dataset), records)
+                unfinished.add(shard)
+            shards.append(shard)
+            n_done += shard.entry.documents
+            tell("writing shards", n_done / max(plan.n_docs, 1), n_done)
+        _check_counts(plan, shards, unfinished.path)
+        for name, path in vars(sources).items():
+            if path is not None and _file_stamps(path) != request[f"the {name}"]:
+                raise DataError("changed while it was read; start again with force=True", file=file_name(path))
+        sizes = (plan.n_docs, plan.n_words, plan.n_classes, plan.n_annotators)
+        unfinished.complete(Manifest(*sizes, plan.texts, tuple(shard.entry for shard in shards), plan.files))
     return open_shards(target)
+
+
+def _check_counts(plan: _Plan, shards: list[FinishedShard], path: Path) -> None:
+    """Raise unless the shards hold all documents, votes and abstentions that were read."""
+    written = (
+        sum(shard.entry.documents for shard in shards),
+        sum(shard.records.votes for shard in shards),
+        sum(shard.records.abstentions for shard in shards),
+    )
+    for name, n_written, n_read in zip(
+        ("documents", "votes", "abstentions"), written, (plan.n_docs, *plan.records), strict=True
+    ):
+        if n_written != n_read:
+            raise DataError(
+                f"{n_read:,} {name} were read, but {n_written:,} are in the shards; start again with force=True",
+                file=str(path),
+            )
 
 
 def _ignore_progress(step: str, share: float, n_done: int) -> None:
@@ -199,9 +234,15 @@ def _whole_plan(sources: Sources, treatment: Treatment, unfinished: UnfinishedFo
     names = {"vocabulary": corpus.vocabulary, "classes": counted.classes, "annotators": counted.votes.annotators}
     files = write_words(unfinished.output, words) | write_names(unfinished.output, names)
     size = treatment.docs_per_shard
-    shards = (partial(counted.take, slice(start, start + size)) for start in range(0, len(counted), size))
+    shards = (partial(_part, counted, slice(start, start + size)) for start in range(0, len(counted), size))
     sizes = (len(counted), corpus.n_words, len(counted.classes), counted.votes.n_annotators)
-    return _Plan(*sizes, texts is not None, files, shards)
+    records = RecordCounts(len(counted.votes), len(counted.votes.abstained))
+    return _Plan(*sizes, texts is not None, files, records, shards)
+
+
+def _part(dataset: Dataset, rows: slice) -> _Part:
+    part = dataset.take(rows)
+    return _Part(part, RecordCounts(len(part.votes), len(part.votes.abstained)))
 
 
 # Files that are streamed
@@ -212,18 +253,17 @@ def _streamed_plan(sources: Sources, treatment: Treatment, unfinished: Unfinishe
     index = DocumentIndex(
         np.load(unfinished.temporary / _IDS, allow_pickle=False), read_json(unfinished.temporary / _FIRST_IDS)
     )
-    facts = _grouped_votes(sources, treatment, unfinished, index, tell)
+    facts, grouped = _grouped_votes(sources, treatment, unfinished, index, tell)
     gold = _GoldLabels.read(sources.gold, facts.classes, index, treatment.options.encoding)
     words = restore_words(read_json(unfinished.output / WORDS))
     if not isinstance(words, TextWords):
         raise TypeError("only texts are streamed")
     names = {"vocabulary": list(words.vocabulary_), "classes": facts.classes, "annotators": facts.annotators}
     files = read["files"] | write_names(unfinished.output, names)
-    shards = _ShardMaker(sources, treatment, unfinished.temporary, words, words.chunk_counter(), facts, gold).shards(
-        read["n_docs"]
-    )
+    maker = _ShardMaker(sources, treatment, unfinished.temporary, words, words.chunk_counter(), facts, grouped, gold)
+    shards = maker.shards(read["n_docs"])
     sizes = (read["n_docs"], len(words.vocabulary_), len(facts.classes), len(facts.annotators))
-    return _Plan(*sizes, treatment.keep_texts, files, shards)
+    return _Plan(*sizes, treatment.keep_texts, files, grouped.records, shards)
 
 
 _IDS, _FIRST_IDS = "ids.npy", "first_ids.json"
@@ -259,9 +299,12 @@ def _learn_words(sources: Sources, treatment: Treatment, unfinished: UnfinishedF
     duplicate = DocumentIndex(all_digests, first_ids).duplicate()
     if duplicate is not None:
         _raise_duplicate_id(sources, treatment.options, *duplicate)
-    np.save(unfinished.temporary / _IDS, all_digests, allow_pickle=False)
-    write_json(unfinished.temporary / _FIRST_IDS, first_ids)
-    return unfinished.complete_step("documents", n_docs=len(all_digests), files=write_words(unfinished.output, words))
+    ids, hints = unfinished.temporary / _IDS, unfinished.temporary / _FIRST_IDS
+    with write_errors(ids):
+        np.save(ids, all_digests, allow_pickle=False)
+    write_json(hints, first_ids)
+    result = {"n_docs": len(all_digests), "files": write_words(unfinished.output, words)}
+    return unfinished.complete_step("documents", result, (ids, hints, unfinished.output / WORDS))
 
 
 def _raise_duplicate_id(sources: Sources, options: ReadOptions, first: int, again: int) -> NoReturn:
@@ -280,21 +323,23 @@ def _raise_duplicate_id(sources: Sources, options: ReadOptions, first: int, agai
 
 def _grouped_votes(
     sources: Sources, treatment: Treatment, unfinished: UnfinishedFolder, index: DocumentIndex, tell: Watch
-) -> VoteFacts:
+) -> tuple[VoteFacts, GroupedVotes]:
     """Two passes over the votes: names, then every record into the temporary file of its shard."""
     result = unfinished.step_result("votes")
     if result is not None:
-        return VoteFacts(**result)
+        return VoteFacts(**result["facts"]), GroupedVotes.from_json(result["grouped"])
     if sources.votes is None:
         raise TypeError("only votes in a file of their own are streamed")
     options = replace(treatment.options, id=None, text=None)  # those name columns of documents
-    for leftover in unfinished.temporary.glob("votes-*"):
-        leftover.unlink()
+    with write_errors(unfinished.temporary):
+        for leftover in unfinished.temporary.glob("votes-*"):
+            leftover.unlink()
     facts = scan_votes(sources.votes, options, partial(tell, "reading votes"))
     watch = partial(tell, "sorting votes")
-    group_votes(sources.votes, options, facts, index, treatment.docs_per_shard, unfinished.temporary, watch)
-    unfinished.complete_step("votes", **facts.as_dict())
-    return facts
+    grouped = group_votes(sources.votes, options, facts, index, treatment.docs_per_shard, unfinished.temporary, watch)
+    files = (vote_file(unfinished.temporary, shard) for shard in grouped.shards)
+    unfinished.complete_step("votes", {"facts": facts.as_dict(), "grouped": grouped.as_json()}, files)
+    return facts, grouped
 
 
 class _GoldLabels(NamedTuple):
@@ -368,9 +413,10 @@ class _ShardMaker:
     words: TextWords
     count: Callable[[Strings], Counts]
     facts: VoteFacts
+    grouped: GroupedVotes
     gold: _GoldLabels
 
-    def shards(self, n_docs: int) -> Iterator[Callable[[], Dataset]]:
+    def shards(self, n_docs: int) -> Iterator[Callable[[], _Part]]:
         """A function per shard; words are counted when it is called."""
         first = 0
         for number, block in enumerate(_blocks(self.sources, self.treatment, self.facts.classes)):
@@ -379,13 +425,14 @@ class _ShardMaker:
         if first != n_docs:
             raise DataError("changed while it was read", file=file_name(self.sources.documents))
 
-    def _shard(self, number: int, first: int, block: _Block) -> Dataset:
+    def _shard(self, number: int, first: int, block: _Block) -> _Part:
         gold = block.gold.copy()
         self.gold.put_into(gold, first)
-        file = file_name(self.sources.votes or "votes")
-        votes = votes_of_shard(
-            self.temporary, number, self.facts, block.doc_ids, self.treatment.options.duplicates, file
-        )
+        found = votes_of_shard(
+            self.temporary, number, self.facts, self.grouped, block.doc_ids, self.treatment.options.duplicates,
+            file_name(self.sources.votes or "votes"),
+        )  # fmt: skip
         texts = block.texts if self.treatment.keep_texts else None
         vocabulary = self.words.get_feature_names_out()
-        return Dataset(Corpus(self.count(block.texts), vocabulary, block.doc_ids, texts), votes, gold)
+        corpus = Corpus(self.count(block.texts), vocabulary, block.doc_ids, texts)
+        return _Part(Dataset(corpus, found.votes, gold), found.records)

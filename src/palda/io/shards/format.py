@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 2
 MANIFEST, NAMES, WORDS = "manifest.json", "names.json", "words.json"
-_FORMAT = "palda-shards"
+FORMAT = "palda-shards"
 _FILE_NAME = re.compile(r"shard-\d{5,}\.arrow|names\.json|words\.json")
 _EXACT_INTEGERS = {np.uint8: 1 << 8, np.uint16: 1 << 16}
 
@@ -83,7 +83,7 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Write the manifest, which comes last: a folder without it cannot be opened."""
-        head = {"format": _FORMAT, "format_version": FORMAT_VERSION, "palda": package_version("palda")}
+        head = {"format": FORMAT, "format_version": FORMAT_VERSION, "palda": package_version("palda")}
         write_json(folder / MANIFEST, head | asdict(self), indent=1)
 
 
@@ -99,7 +99,7 @@ def read_manifest(folder: Path) -> Manifest:
         what = "is not a shard folder" if folder.is_dir() else "there is no such folder"
         raise DataError(f"{what}; palda shard DOCS VOTES -o FOLDER makes one", file=str(folder))
     content = read_json(path)
-    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise DataError("is not the manifest of a shard folder", file=str(path))
     written = content.get("format_version")
     if isinstance(written, int) and written > FORMAT_VERSION:
@@ -122,7 +122,7 @@ _FILE = json_rules.Rule(
     "the name of a file of the folder", lambda value: type(value) is str and bool(_FILE_NAME.fullmatch(value))
 )
 _MANIFEST_RULES = {
-    "format": json_rules.one_of(_FORMAT),
+    "format": json_rules.one_of(FORMAT),
     "format_version": json_rules.one_of(FORMAT_VERSION),
     "palda": json_rules.TEXT,
     "documents": _SIZE,
@@ -179,7 +179,7 @@ def write_json(path: Path, content: Any, indent: int | None = None) -> str:
 
 def _write_atomically(target: Path, write: Callable[[Path], object]) -> str:
     try:
-        with replacing(target, unique=False) as unfinished:
+        with replacing(target) as unfinished:
             write(unfinished)
             return file_sha256(unfinished)
     except OSError as refused:

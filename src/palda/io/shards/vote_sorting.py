@@ -8,14 +8,16 @@ as for a file that is read at once.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, cast
+from hashlib import blake2b, sha256
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from palda.data import BLANK, SourceLocation, VoteRecords, names_array, validation
 from palda.errors import DataError
 from palda.io.files import file_name
+from palda.io.shards.replacement import write_errors
+from palda.io.shards.unfinished import RecordCounts
 from palda.io.sources import guess_format, read_any_votes
 from palda.io.table_files import read_chunks
 from palda.io.tables import VoteTable, vote_rows, warn_about_blanks
@@ -104,6 +106,35 @@ class VoteFacts:
         return np.dtype([*columns, ("time", "<f8")] if self.timed else columns)
 
 
+@dataclass(frozen=True)
+class GroupedVotes:
+    """Records of each shard's temporary file, and their SHA-256; a shard without records has no file."""
+
+    shards: dict[int, tuple[RecordCounts, str]]
+
+    @property
+    def records(self) -> RecordCounts:
+        """Number of records of all shards."""
+        counts = [counts for counts, _ in self.shards.values()]
+        return RecordCounts(sum(one.votes for one in counts), sum(one.abstentions for one in counts))
+
+    def as_json(self) -> list[Any]:
+        """Rows of JSON values."""
+        return [[shard, *counts, digest] for shard, (counts, digest) in self.shards.items()]
+
+    @classmethod
+    def from_json(cls, rows: list[Any]) -> GroupedVotes:
+        """Inverse of ``as_json``."""
+        return cls({shard: (RecordCounts(votes, silent), digest) for shard, votes, silent, digest in rows})
+
+
+class ShardVotes(NamedTuple):
+    """Votes on the documents of a shard, and how many records they were made from."""
+
+    votes: Votes
+    records: RecordCounts
+
+
 def scan_votes(path: Source, options: ReadOptions, watch: Watch) -> VoteFacts:
     """First pass over a file of votes: names and layout."""
     annotators: set[str] = set()
@@ -141,10 +172,11 @@ def group_votes(
     docs_per_shard: int,
     temporary: Path,
     watch: Watch,
-) -> None:
+) -> GroupedVotes:
     """Second pass: append every record to the temporary file of its shard, in file order."""
     fixed_options = replace(options, classes=tuple(facts.classes), layout=facts.layout)
     place = {name: position for position, name in enumerate(facts.annotators)}
+    files = _VoteFiles(temporary)
     pending: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
     n_pending = n_rows = 0
     for rows, share in _chunks(path, fixed_options):
@@ -162,10 +194,11 @@ def group_votes(
         n_pending += len(records)
         n_rows += len(records)
         if n_pending >= _MAX_PENDING:
-            _append(pending, temporary)
+            files.append(pending)
             pending, n_pending = [], 0
         watch(share, n_rows)
-    _append(pending, temporary)
+    files.append(pending)
+    return files.content()
 
 
 def _rows(records: VoteRecords) -> np.ndarray[Any, Any]:
@@ -173,33 +206,69 @@ def _rows(records: VoteRecords) -> np.ndarray[Any, Any]:
     return np.arange(len(records.value)) + where.first_row if where.rows is None else where.rows
 
 
-def _append(pending: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]], temporary: Path) -> None:
-    if not any(len(shards) for shards, _ in pending):
-        return
-    shard = np.concatenate([shards for shards, _ in pending])
-    records = np.concatenate([records for _, records in pending])
-    order = np.argsort(shard, kind="stable")
-    shard, records = shard[order], records[order]
-    cuts = np.flatnonzero(np.diff(shard)) + 1
-    for number, part in zip(shard[np.concatenate(([0], cuts))], np.split(records, cuts), strict=True):
-        with _file(temporary, int(number)).open("ab") as file:
-            file.write(part.tobytes())
+class _VoteFiles:
+    """Temporary files of shards, with the number of their records and their checksums."""
+
+    def __init__(self, temporary: Path) -> None:
+        self._temporary = temporary
+        self._counts: dict[int, RecordCounts] = {}
+        self._digests: dict[int, Any] = {}
+
+    def append(self, pending: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]) -> None:
+        """Append records, given with the numbers of their shards."""
+        if not any(len(shards) for shards, _ in pending):
+            return
+        shard = np.concatenate([shards for shards, _ in pending])
+        records = np.concatenate([records for _, records in pending])
+        order = np.argsort(shard, kind="stable")
+        shard, records = shard[order], records[order]
+        cuts = np.flatnonzero(np.diff(shard)) + 1
+        for number, part in zip(shard[np.concatenate(([0], cuts))].tolist(), np.split(records, cuts), strict=True):
+            content = part.tobytes()
+            path = vote_file(self._temporary, number)
+            with write_errors(path), path.open("ab") as file:
+                file.write(content)
+            self._digests.setdefault(number, sha256()).update(content)
+            before, more = self._counts.get(number, RecordCounts(0, 0)), _record_counts(part)
+            self._counts[number] = RecordCounts(before.votes + more.votes, before.abstentions + more.abstentions)
+
+    def content(self) -> GroupedVotes:
+        """What the files must contain."""
+        return GroupedVotes(
+            {shard: (self._counts[shard], self._digests[shard].hexdigest()) for shard in sorted(self._counts)}
+        )
 
 
-def _file(temporary: Path, shard: int) -> Path:
+def _record_counts(records: np.ndarray[Any, Any]) -> RecordCounts:
+    n_votes = int(np.count_nonzero(records["value"] != BLANK))
+    return RecordCounts(n_votes, len(records) - n_votes)
+
+
+def vote_file(temporary: Path, shard: int) -> Path:
+    """Temporary file with the records of a shard."""
     return temporary / f"votes-{shard:05d}"
 
 
-def votes_of_shard(temporary: Path, shard: int, facts: VoteFacts, doc_ids: Strings, rule: str, file: str) -> Votes:
+def votes_of_shard(
+    temporary: Path, shard: int, facts: VoteFacts, grouped: GroupedVotes, doc_ids: Strings, rule: str, file: str
+) -> ShardVotes:
     """Votes on the documents of a shard, sorted and without duplicates."""
-    path = _file(temporary, shard)
-    records = np.fromfile(path, facts.record_type) if path.is_file() else np.empty(0, facts.record_type)
+    records = np.empty(0, facts.record_type)
+    if shard in grouped.shards:
+        path = vote_file(temporary, shard)
+        try:
+            content = path.read_bytes()
+        except OSError as refused:
+            raise DataError(f"cannot be read: {refused.strerror or refused}", file=str(path)) from refused
+        if sha256(content).hexdigest() != grouped.shards[shard][1]:
+            raise DataError("was changed after it was written; resume=True writes it again", file=str(path))
+        records = np.frombuffer(content, facts.record_type)
     given = VoteRecords(
         records["doc"].astype(np.int64), records["annotator"], records["label"], records["value"], doc_ids,
         names_array(facts.annotators), names_array(facts.classes), SourceLocation(file, records["row"]),
         records["time"] if facts.timed else None, facts.unite,
     )  # fmt: skip
-    return given.votes(cast("Any", rule))
+    return ShardVotes(given.votes(cast("Any", rule)), _record_counts(records))
 
 
 def _chunks(path: Source, options: ReadOptions) -> Iterator[tuple[VoteTable, float]]:
