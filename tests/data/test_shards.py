@@ -217,7 +217,7 @@ def test_a_corpus_alone_has_no_votes_and_no_gold(tmp_path: Path) -> None:
 def test_an_existing_folder_is_not_overwritten(written: Path, whole: Dataset, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="already exists; pass force=True"):
         write_shards(written, whole)
-    with pytest.raises(DataError, match="already exists; choose another name"):
+    with pytest.raises(DataError, match="already exists and is not a shard folder; choose another name"):
         write_shards(tmp_path, whole, force=True)
     folder = write_shards(tmp_path / "c", whole)
     replaced = write_shards(tmp_path / "c", whole.take(slice(3)), force=True)

@@ -21,7 +21,7 @@ import numpy as np
 
 from palda.engine.stage_records import MAX_JSON_BYTES, STATE, RecordSchema, StageRecord, read_record
 from palda.errors import PaldaError, PaldaWarning
-from palda.io import READ_ERRORS, open_regular, replacing
+from palda.io import READ_ERRORS, TEMPORARY_FILE, FolderLock, open_regular, replacing
 
 if TYPE_CHECKING:
     import os
@@ -40,7 +40,6 @@ FORMAT_VERSION = 2
 _FORMAT = "palda-journal"
 _MANIFEST = "journal.json"
 _STAGE_FILE = re.compile(r"(\d{4,})-\w+\.npz")
-_PARTIAL_FILE = re.compile(r"\..+\.[0-9a-f]{8}\.part")
 _MAX_SHOWN = 60  # characters of a value in a message
 _MAX_WRITING_SHARE = 1 / 50  # of the time of a fit
 _INPUT_TOLERANCE = 1e-6  # smaller differences of inputs are rounding errors
@@ -107,7 +106,7 @@ class FolderStageStore(StageStore):
     """Stages in a folder, written every few minutes, and not at all in the first few.
 
     Until then finished stages are held by reference. A stage file that cannot be read is ignored; if the folder cannot
-    be written, there is one warning.
+    be written, there is one warning. The folder is locked until the fit ends, so that no other fit can write to it.
 
     Parameters
     ----------
@@ -135,7 +134,12 @@ class FolderStageStore(StageStore):
         self._minutes = minutes
         self._say = say
         self._clock = clock
-        self._files = _stage_files(self.folder, self._fingerprint)
+        self._lock = _locked(self.folder) if self.folder.is_dir() else None
+        try:
+            self._files = _stage_files(self.folder, self._fingerprint)
+        except CheckpointError:
+            self._release()
+            raise
         self._exists = is_checkpoint(self.folder)
         self._n_stages = 0
         self._unwritten: dict[int, _FolderStage] = {}
@@ -162,8 +166,17 @@ class FolderStageStore(StageStore):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Write everything if a long fit is interrupted; a short fit leaves no folder behind."""
-        if (self._in_progress or error is not None) and self._exists:
-            self._write()
+        try:
+            if (self._in_progress or error is not None) and self._exists:
+                self._write()
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        """Let other fits use the folder."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     def _recall(self, stage: _FolderStage, restore: Callable[[StageRecord], T], expected: RecordSchema) -> T | None:
         path = self._files.get(stage.number)
@@ -211,6 +224,8 @@ class FolderStageStore(StageStore):
         try:
             if not self._exists:
                 self.folder.mkdir(parents=True, exist_ok=True)
+                self._lock = self._lock or _locked(self.folder)
+                _stage_files(self.folder, self._fingerprint)  # another fit may have ended here since the start
                 manifest = {"format": _FORMAT, "format_version": FORMAT_VERSION, "fit": self._fingerprint}
                 text = json.dumps(manifest, ensure_ascii=False, indent=1).encode()
                 _write_whole(self.folder / _MANIFEST, lambda stream: stream.write(text))
@@ -221,9 +236,10 @@ class FolderStageStore(StageStore):
                 if record is not None:
                     _write_whole(self.folder / f"{number:04d}-{stage.kind}.npz", partial(_write_record, record))
                 del self._unwritten[number]
-        except OSError as refused:
+        except (OSError, CheckpointError) as refused:
             if not self._warned:
-                self._warn(f"{self.folder}: cannot write checkpoints: {refused.strerror or refused}")
+                reason = str(refused) if isinstance(refused, CheckpointError) else refused.strerror or refused
+                self._warn(f"{self.folder}: cannot write checkpoints: {reason}")
             self._warned = True
         self._last_write = self._clock()
         self._writing_seconds = self._last_write - start
@@ -262,16 +278,29 @@ def is_checkpoint(folder: str | os.PathLike[str]) -> bool:
 
 
 def remove_checkpoint(folder: str | os.PathLike[str]) -> None:
-    """Remove a checkpoint. The folder stays if it has other files."""
+    """Remove a checkpoint. The folder stays if it has other files.
+
+    Raises ``CheckpointError`` if the folder is not a checkpoint of any version, or if a fit is writing to it.
+    """
     place = Path(folder)
     if not is_checkpoint(place):
         return
-    with contextlib.suppress(OSError):
+    with _locked(place), contextlib.suppress(OSError):
+        _read_manifest(place)
         for path in place.iterdir():
-            if _STAGE_FILE.fullmatch(path.name) or _PARTIAL_FILE.fullmatch(path.name):
+            if _STAGE_FILE.fullmatch(path.name) or TEMPORARY_FILE.fullmatch(path.name):
                 path.unlink()
         (place / _MANIFEST).unlink()
         place.rmdir()
+
+
+def _locked(folder: Path) -> FolderLock:
+    try:
+        return FolderLock(folder)
+    except BlockingIOError:
+        raise CheckpointError(f"{folder}: another fit is writing its checkpoints there; use another folder") from None
+    except OSError as refused:
+        raise CheckpointError(f"{folder}: cannot be read: {refused.strerror or refused}") from refused
 
 
 def strip_prefix(prefix: str, arrays: Arrays) -> dict[str, NDArray[Any]]:
@@ -295,28 +324,36 @@ def _stage_files(folder: Path, fingerprint: Fingerprint) -> dict[int, Path]:
     except OSError as refused:
         raise CheckpointError(f"{folder}: cannot be read: {refused.strerror or refused}") from refused
     if not is_checkpoint(folder):
-        if any(not _PARTIAL_FILE.fullmatch(path.name) for path in paths):
+        if any(not TEMPORARY_FILE.fullmatch(path.name) for path in paths):
             raise CheckpointError(f"{folder}: contains other files than checkpoints; use a new folder")
         return {}
     _check_same_fit(folder, fingerprint)
     for path in paths:
-        if _PARTIAL_FILE.fullmatch(path.name):  # of a killed process
+        if TEMPORARY_FILE.fullmatch(path.name):  # of a killed process
             with contextlib.suppress(OSError):
                 path.unlink()
     matches = ((_STAGE_FILE.fullmatch(path.name), path) for path in paths)
     return {int(match[1]): path for match, path in matches if match is not None}
 
 
-def _check_same_fit(folder: Path, fingerprint: Fingerprint) -> None:
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    """Manifest of a checkpoint of any version."""
     try:
         with open_regular(folder / _MANIFEST) as stream:
-            manifest = json.loads(stream.read(MAX_JSON_BYTES))
-        theirs = dict(manifest["fit"])
-        known = (manifest["format"], manifest["format_version"])
+            manifest: dict[str, Any] = json.loads(stream.read(MAX_JSON_BYTES))
+        fit, _ = dict(manifest["fit"]), (manifest["format"], manifest["format_version"])
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         raise CheckpointError(f"{folder}: {_MANIFEST} is damaged; delete the checkpoint or use a new folder") from None
-    if known != (_FORMAT, FORMAT_VERSION):
+    if manifest["format"] != _FORMAT:
+        raise CheckpointError(f"{folder}: {_MANIFEST} is not that of a checkpoint; use a new folder")
+    return manifest | {"fit": fit}
+
+
+def _check_same_fit(folder: Path, fingerprint: Fingerprint) -> None:
+    manifest = _read_manifest(folder)
+    if manifest["format_version"] != FORMAT_VERSION:
         raise CheckpointError(f"{folder}: is a checkpoint of another version of palda; delete it or use a new folder")
+    theirs = manifest["fit"]
     ours = json.loads(json.dumps(fingerprint))
     differing = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
     if differing:

@@ -76,6 +76,8 @@ class UnfinishedFolder:
         with write_errors(self.path):
             if self.path.is_symlink():
                 raise DataError("is a symbolic link; remove it, or choose another name", file=str(self.path))
+            if not self.path.exists():
+                check_target(target, force=force)
             self.path.mkdir(parents=True, exist_ok=True)
         with write_errors(target):
             self._lock = FolderLock(self.path)
