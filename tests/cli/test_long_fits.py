@@ -100,7 +100,9 @@ def test_ctrl_c_before_there_is_a_model_says_how_to_resume(
     monkeypatch.setattr("palda.training.alternating.fit_classifier", interrupt)
     result = palda("fit", world.documents, world.votes, "-o", tmp_path / "m", "--topics", 2, *OFTEN)
     assert result.code == 130
-    assert result.err.endswith("palda: to resume from the last checkpoint, repeat the command with --resume\n")
+    assert result.err.endswith(
+        "palda: interrupted; to resume from the last checkpoint, repeat the command with --resume\n"
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["m.checkpoint"]
 
 

@@ -1,13 +1,15 @@
 """``palda``: the command line.
 
-Exit codes: 0 success, 1 an error that the user can correct, 2 a wrong call, 130 interrupted. Commands import large
-packages when they run, so that ``palda --help`` answers at once.
+Exit codes: 0 success, 1 an error that the user can correct, 2 a wrong call, 130 interrupted, 143 terminated. Commands
+import large packages when they run, so that ``palda --help`` answers at once.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -25,10 +27,10 @@ from palda.cli.commands.shard import shard
 from palda.cli.commands.simulate import simulate
 from palda.cli.commands.suggest import suggest
 from palda.cli.commands.topics import topics
-from palda.cli.console import as_cli_options, printable
+from palda.cli.console import Terminated, as_cli_options, printable, termination_raised
 from palda.errors import PaldaError
 
-_INTERRUPTED = 130  # exit code that shells use after Ctrl-C
+_SIGNALLED = 128  # shells add the number of the signal that ended a process: 130 after Ctrl-C
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown")
 
@@ -66,16 +68,45 @@ app.add_typer(reproduce, name="reproduce")
 def main() -> None:
     """Run the command line; an error that the user can correct is printed as one line."""
     try:
-        app()
+        with termination_raised():
+            code = _run()
+            sys.stdout.flush()
     except PaldaError as error:
-        sys.stderr.write(f"palda: {printable(as_cli_options(str(error)))}\n")
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.stderr.write("palda: interrupted\n")
-        sys.exit(_INTERRUPTED)
+        code = _fail(1, as_cli_options(str(error)))
+    except KeyboardInterrupt as stopped:
+        code = _fail(_SIGNALLED + signal.SIGINT, "; ".join(("interrupted", *stopped.args)))
+    except Terminated as stopped:
+        code = _fail(_SIGNALLED + stopped.number, "; ".join(("terminated", *stopped.args)))
+    except BrokenPipeError:  # the reader of standard output has gone, as in "palda fit --help | head -1"
+        _discard_output()
+        code = 0
+    except OSError as error:
+        _discard_output()
+        where = "standard output cannot be written" if error.filename is None else error.filename
+        code = _fail(1, f"{where}: {error.strerror or error}")
+    sys.exit(code)
+
+
+def _run() -> int:
+    """Exit code of the command; Typer ends every command, even an interrupted one, with ``SystemExit``."""
+    try:
+        app()
     except SystemExit as stop:
-        # Typer and Rich exit with 1 if the reader of standard output has gone, as in "palda fit --help | head -1"
-        if not isinstance(stop.__context__, BrokenPipeError):
-            raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it again at exit
-        sys.exit(0)
+        reason = stop.__context__
+        if isinstance(reason, BrokenPipeError):
+            raise reason from None
+        if reason is not None and isinstance(reason.__cause__, KeyboardInterrupt):
+            raise KeyboardInterrupt(*reason.__cause__.args) from None
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    return 0
+
+
+def _fail(code: int, message: str) -> int:
+    with suppress(OSError):
+        sys.stderr.write(f"palda: {printable(message)}\n")
+    return code
+
+
+def _discard_output() -> None:
+    """Discard what could not be written: Python flushes standard output again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,9 +6,11 @@ import io
 import re
 import shlex
 import shutil
+import signal
 import sys
+import threading
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +55,34 @@ def program_name() -> str:
     return shlex.quote(f"./{relative}" if relative.parent == Path() else str(relative))
 
 
+class Terminated(BaseException):
+    """A signal asked the process to end; ``number`` is that of the signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+@contextmanager
+def termination_raised() -> Iterator[None]:
+    """Raise ``Terminated`` on SIGTERM and SIGHUP, so that temporary files are removed as after Ctrl-C."""
+
+    def stop(number: int, _frame: object) -> None:
+        raise Terminated(number)
+
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+                before[number] = signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 class Messages:
     """Messages on standard error; ``quiet`` suppresses them."""
 
@@ -62,7 +92,8 @@ class Messages:
     def write(self, text: str) -> None:
         """Write one line."""
         if not self._quiet:
-            sys.stderr.write(f"palda: {printable(text)}\n")
+            with suppress(OSError):  # standard error may be closed or full; results matter more
+                sys.stderr.write(f"palda: {printable(text)}\n")
 
     @contextmanager
     def show_warnings(self) -> Iterator[None]:

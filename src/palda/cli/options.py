@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from palda.cli.output import Target
+from palda.cli.output import Target, output_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,6 +99,26 @@ def option_groups(*, omit: tuple[str, ...] = (), **builders: Callable[..., Any])
         keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
         run.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in keyword_only}
+        return run
+
+    return decorate
+
+
+def writes_files(*names: str) -> Callable[..., Any]:
+    """Decorator of a command whose parameters with these names are files to write, if they are given.
+
+    They are checked and reserved before the command starts. All other paths are its inputs.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(**values: Any) -> None:
+            paths = {name: value for name, value in values.items() if isinstance(value, Path)}
+            outputs = [paths[name] for name in names if name in paths]
+            inputs = [path for name, path in paths.items() if name not in names and str(path) != "-"]
+            with output_files(outputs, inputs, force=values["force"]):
+                command(**values)
+
         return run
 
     return decorate

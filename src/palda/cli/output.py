@@ -7,18 +7,18 @@ import json
 import math
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from palda.cli.console import print_table, printable, standard_output
 from palda.errors import PaldaError
-from palda.io import replacing
+from palda.io import replaceable, replacing, reserved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from palda.report import TableView
 
@@ -41,31 +41,78 @@ class Target:
         """A file; raises ``PaldaError`` before the work starts if it cannot be written."""
         if path.suffix.lower() not in _FORMATS:
             raise PaldaError(f"{path}: results are written to .csv, .json, .jsonl or .parquet; choose such a name")
-        check_target(path, force=force)
+        with _write_errors(path):
+            check_target(path, force=force)
         return cls(path, _FORMATS[path.suffix.lower()], force)
 
 
 def check_target(path: Path, *, force: bool) -> None:
-    """Raise ``PaldaError`` if ``path`` exists (without ``force``) or cannot be written."""
+    """Raise ``PaldaError`` if ``path`` exists (without ``force``), is not a regular file, or cannot be written.
+
+    Of a symbolic link, the file that it points to is what will be written.
+    """
     if path.is_dir():
         raise PaldaError(f"{path} is a folder; give the name of a file")
-    if path.exists() and not force:
+    folder = Path(os.path.realpath(path)).parent if path.is_symlink() else path.parent
+    if not folder.is_dir():
+        raise PaldaError(f"{path} cannot be written: there is no folder {folder}")
+    if not os.access(folder, os.W_OK):
+        raise PaldaError(f"{path} cannot be written: no permission to write to the folder {folder}")
+    replaceable(path)
+    if os.path.lexists(path) and not force:
         raise PaldaError(f"{path} already exists; pass --force to overwrite it, or choose another name")
-    if not path.parent.is_dir():
-        raise PaldaError(f"{path} cannot be written: there is no folder {path.parent}")
-    if not os.access(path.parent, os.W_OK):
-        raise PaldaError(f"{path} cannot be written: no permission to write to the folder {path.parent}")
+
+
+@contextmanager
+def output_files(outputs: Sequence[Path], inputs: Sequence[Path] = (), *, force: bool) -> Iterator[None]:
+    """Check and reserve the files that are written in the block, before any work.
+
+    Raises ``PaldaError`` if one of them cannot be written, is named twice, is an input or in a folder of inputs, or is
+    being written by another process.
+    """
+    with ExitStack() as stack:
+        for number, path in enumerate(outputs):
+            with _write_errors(path):
+                check_target(path, force=force)
+                for other in outputs[:number]:
+                    if _is_same(path, other):
+                        raise PaldaError(f"{path} and {other} are the same file; give each output a name of its own")
+                for source in inputs:
+                    _check_source(path, source)
+                stack.enter_context(reserved(path))
+        yield
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether two names belong to one file, by symbolic links or hard links as well."""
+    if os.path.realpath(one) == os.path.realpath(other):
+        return True
+    return one.exists() and other.exists() and one.samefile(other)
+
+
+def _check_source(path: Path, source: Path) -> None:
+    if _is_same(path, source):
+        raise PaldaError(f"{path} is an input of this command; write the output to another file")
+    real, folder = Path(os.path.realpath(path)), Path(os.path.realpath(source))
+    if source.is_dir() and folder in real.parents and (real.exists() or (folder / "manifest.json").exists()):
+        raise PaldaError(f"{path} is in the folder {source}, an input of this command; write the output elsewhere")
+
+
+@contextmanager
+def _write_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise PaldaError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 @contextmanager
 def new_file(path: Path, *, force: bool) -> Iterator[Path]:
     """A temporary file that replaces ``path`` when the block succeeds and is removed otherwise."""
-    check_target(path, force=force)
-    try:
+    with _write_errors(path):
+        check_target(path, force=force)
         with replacing(path) as unfinished:
             yield unfinished
-    except OSError as error:
-        raise PaldaError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def write_table(view: TableView, target: Target) -> None:

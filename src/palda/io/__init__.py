@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from palda.io import json_rules
     from palda.io.array_archive import READ_ERRORS, ArrayArchive, allowance
-    from palda.io.atomic import TEMPORARY_FILE, FolderLock, replacing, reserved, sibling
+    from palda.io.atomic import TEMPORARY_FILE, FolderLock, replaceable, replacing, reserved, sibling
     from palda.io.corpora import catalog
     from palda.io.corpora.arff import read_arff
     from palda.io.corpora.reuters import read_reuters
@@ -60,6 +60,7 @@ __all__ = [
     "read_table",
     "read_toloka",
     "read_votes",
+    "replaceable",
     "replacing",
     "reserved",
     "shard_files",
@@ -71,7 +72,7 @@ __all__ = [
 # Names are imported on first use: their modules import large packages.
 _MODULES = {
     "array_archive": ("READ_ERRORS", "ArrayArchive", "allowance"),
-    "atomic": ("TEMPORARY_FILE", "FolderLock", "replacing", "reserved", "sibling"),
+    "atomic": ("TEMPORARY_FILE", "FolderLock", "replaceable", "replacing", "reserved", "sibling"),
     "corpora.arff": ("read_arff",),
     "corpora.reuters": ("read_reuters",),
     "exports.doccano": ("read_doccano",),

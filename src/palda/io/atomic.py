@@ -42,12 +42,12 @@ def replacing(target: Path) -> Iterator[Path]:
     If ``target`` is a symbolic link, the file that it points to is replaced. Raises ``OSError`` if the target is not a
     regular file, or if another process or thread is writing it.
     """
-    real = _replaceable(target)
+    real = replaceable(target)
     unfinished = _reservations.pop(real, None) or _TemporaryFile(real)
     try:
         yield unfinished.path
         sync(unfinished.path)
-        unfinished.path.replace(_replaceable(real))
+        unfinished.path.replace(replaceable(real))
         if os.name == "posix":
             sync(real.parent)  # the name as well
     finally:
@@ -58,7 +58,7 @@ def replacing(target: Path) -> Iterator[Path]:
 def reserved(*targets: Path) -> Iterator[None]:
     """Reserve files that are written later in the block, so that a second process gets its error before its work."""
     with ExitStack() as stack:
-        for real in map(_replaceable, targets):
+        for real in map(replaceable, targets):
             _reservations[real] = _TemporaryFile(real)
             stack.callback(_release, real)
         yield
@@ -167,7 +167,7 @@ if sys.platform != "win32":
             os.close(handle)  # another process removed or renamed the file before it was locked here
 
 
-def _replaceable(target: Path) -> Path:
+def replaceable(target: Path) -> Path:
     """The file to replace: that of a symbolic link; raises ``OSError`` if it is not a regular file."""
     real = Path(os.path.realpath(target))
     try:

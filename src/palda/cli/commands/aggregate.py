@@ -13,6 +13,7 @@ from palda.cli.inputs import regular_file
 from palda.cli.output import Target, write_records, write_table
 
 
+@opt.writes_files("output", "annotators_output")
 @opt.option_groups(target=opt.target_options, reading=opt.read_options, omit=("text",))
 def aggregate(
     votes: Annotated[Path, typer.Argument(help="Vote table or export; - for standard input.", show_default=False)],

@@ -9,6 +9,7 @@ from palda.cli.inputs import load_crowd
 from palda.cli.output import Target, write_table
 
 
+@opt.writes_files("output")
 @opt.option_groups(target=opt.target_options)
 def annotators(
     model: opt.Model,

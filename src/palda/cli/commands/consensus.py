@@ -13,6 +13,7 @@ from palda.cli.inputs import load_crowd, read_files, word_counts
 from palda.cli.output import Target, write_records
 
 
+@opt.writes_files("output")
 @opt.option_groups(target=opt.target_options, reading=opt.read_options, omit=("classes",))
 def consensus(
     model: opt.Model,

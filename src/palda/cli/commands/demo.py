@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from palda.cli import options as opt
-from palda.cli.commands.simulate import FILES, Folder, prepare_folder, write_simulation
+from palda.cli.commands.simulate import FILES, Folder, files_in_folder, write_simulation
 from palda.cli.console import Messages, program_name, standard_output
 from palda.cli.output import Target, write_records, write_table
 
@@ -31,12 +31,12 @@ def demo(
     quiet: opt.Quiet = False,
 ) -> None:
     """Run every step on simulated data whose true labels are known; nothing is read or downloaded."""
-    prepare_folder(folder, (*FILES, *_RESULT_FILES), force=force)
-    Messages(quiet=quiet).write("simulating 50 annotators and fitting; the first run takes up to a minute")
-    result = run_demo(seed, n_jobs=jobs)
-    with standard_output():
-        sys.stdout.write(_summary(result, seed))
-    paths = write_simulation(folder, result.news, result.votes, result.annotators) + _write_results(folder, result)
+    with files_in_folder(folder, (*FILES, *_RESULT_FILES), force=force):
+        Messages(quiet=quiet).write("simulating 50 annotators and fitting; the first run takes up to a minute")
+        result = run_demo(seed, n_jobs=jobs)
+        with standard_output():
+            sys.stdout.write(_summary(result, seed))
+        paths = write_simulation(folder, result.news, result.votes, result.annotators) + _write_results(folder, result)
     with standard_output():
         sys.stdout.write(f"\nwrote to {folder}: {', '.join(path.name for path in paths)}\n")
         sys.stdout.write(_next_steps(folder))

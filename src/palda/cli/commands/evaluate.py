@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from palda.estimators import PALDA, CrowdPALDA
 
 
+@opt.writes_files("output")
 @opt.option_groups(target=opt.target_options)
 def evaluate(
     model: opt.Model,

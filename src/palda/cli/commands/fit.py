@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from palda.cli import options as opt
-from palda.cli.console import Messages, program_name, standard_output, write_lines
+from palda.cli.console import Messages, Terminated, program_name, standard_output, write_lines
 from palda.cli.inputs import read_files
-from palda.cli.output import check_target, json_text
+from palda.cli.output import json_text
 from palda.errors import PaldaError, PaldaWarning
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _MAX_KEPT_DOCS, _MAX_KEPT_VOTES = 200_000, 20_000_000  # in a model file, from a folder of shards
 
 
+@opt.writes_files("output", "report")
 @opt.option_groups(words=opt.word_options, reading=opt.read_options)
 def fit(
     documents: Annotated[
@@ -73,9 +74,6 @@ def fit(
     quiet: opt.Quiet = False,
 ) -> None:
     """Fit labels, annotator quality, topics and a classifier to documents and votes."""
-    for target in (output, report):
-        if target is not None:
-            check_target(target, force=force)
     if resume and not checkpoint_minutes:
         raise typer.BadParameter("--resume needs checkpoints; --checkpoint-minutes 0 disables them")
     from palda.estimators import CrowdPALDA
@@ -95,7 +93,7 @@ def fit(
         else:
             source = read_files(documents, votes, reading, gold, ignore_gold_columns=no_gold)
         messages.write(f"fitting {len(source):,} documents with {len(source.votes):,} votes")
-        with _checkpointed(checkpoint, messages, resume=resume) as used:
+        with _checkpointed(checkpoint, resume=resume) as used:
             if isinstance(source, ShardFolder):
                 stored = _fit_folder(model, source, gold, used)
             else:
@@ -177,8 +175,9 @@ def _fit_folder(
 def _find_checkpoint(output: Path, minutes: float, *, resume: bool, force: bool) -> Checkpoint:
     """The checkpoint beside the model file; raises ``PaldaError`` if it is missing or unexpected."""
     from palda.estimators import Checkpoint
+    from palda.io import sibling
 
-    checkpoint = Checkpoint(output.with_name(f"{output.name}.checkpoint"), minutes)
+    checkpoint = Checkpoint(sibling(output, ".checkpoint"), minutes)
     if resume and not checkpoint.exists:
         raise PaldaError(f"{checkpoint.folder}: there is no checkpoint to resume from; leave out --resume")
     if checkpoint.exists and not resume and not force:
@@ -190,7 +189,7 @@ def _find_checkpoint(output: Path, minutes: float, *, resume: bool, force: bool)
 
 
 @contextmanager
-def _checkpointed(checkpoint: Checkpoint, messages: Messages, *, resume: bool) -> Iterator[Checkpoint | None]:
+def _checkpointed(checkpoint: Checkpoint, *, resume: bool) -> Iterator[Checkpoint | None]:
     """The checkpoint to fit with, if any; an interruption is followed by a message that says how to resume."""
     from palda.engine import CheckpointError
 
@@ -202,9 +201,9 @@ def _checkpointed(checkpoint: Checkpoint, messages: Messages, *, resume: bool) -
         if not checkpoint.exists:
             raise
         raise PaldaError(f"{error}; to start again, pass --force instead of --resume") from None
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Terminated) as stopped:
         if checkpoint.exists:
-            messages.write("to resume from the last checkpoint, repeat the command with --resume")
+            stopped.args = ("to resume from the last checkpoint, repeat the command with --resume",)
         raise
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _CHUNK, _EXPLAINED_CHUNK = 5000, 500  # documents in memory at a time
 
 
+@opt.writes_files("output")
 @opt.option_groups(target=opt.target_options)
 def predict(
     model: opt.Model,

@@ -8,9 +8,9 @@ from typing import Annotated
 from palda.cli import options as opt
 from palda.cli.commands.fit import report_title
 from palda.cli.console import Messages
-from palda.cli.output import check_target
 
 
+@opt.writes_files("output")
 def report(
     model: opt.Model,
     output: Annotated[Path, opt.option("HTML file to write.", "--output", "-o")] = Path("report.html"),
@@ -19,7 +19,6 @@ def report(
     quiet: opt.Quiet = False,
 ) -> None:
     """Write an HTML report on a model: one page that any browser opens without a network."""
-    check_target(output, force=force)
     from palda.estimators import load
     from palda.report import write_report
 

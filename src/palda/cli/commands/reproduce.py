@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from palda.cli.console import Messages, print_table, standard_output
+from palda.cli.console import Messages, Terminated, print_table, standard_output
 from palda.cli.options import flag, option
 from palda.errors import PaldaError
 from palda.paper import ALL_SETS, EXPERIMENTS, Experiment, RunOptions
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from palda.paper import Cell, CellRecord, Table
 
-_INTERRUPTED = 130  # exit code that shells use after Ctrl-C
 _TEXT_COLUMNS = ("method", "source", "part", "measure")
 
 reproduce = typer.Typer(
@@ -110,23 +109,42 @@ def run_experiment(experiment: Experiment, options: RunOptions, folder: Path, jo
     messages, store, cells = Messages(), Store(folder), experiment.plan(options)
     if not cells:
         raise PaldaError(f"a quick {experiment.name} has no cells of these methods; leave out --quick or --methods")
-    try:
-        with _progress() as progress:
-            outcome = run(cells, store, progress, jobs=jobs, execute=RUN_CELL)
-    except KeyboardInterrupt:
-        messages.write(f"interrupted; finished cells are kept in {folder}; repeat the command to resume")
-        return _INTERRUPTED
-    records = store.load_all(dict.fromkeys(cells))
-    if records:
-        tables = experiment.tables(records)
-        paths = write_results(experiment, records, tables, folder)
-        _print_tables(tables, form)
-        messages.write(f"wrote {', '.join(str(path) for path in paths)}")
+    with _only_run_in(folder):
+        try:
+            with _progress() as progress:
+                outcome = run(cells, store, progress, jobs=jobs, execute=RUN_CELL)
+        except (KeyboardInterrupt, Terminated) as stopped:
+            stopped.args = (f"finished cells are kept in {folder}; repeat the command to resume",)
+            raise
+        records = store.load_all(dict.fromkeys(cells))
+        if records:
+            tables = experiment.tables(records)
+            paths = write_results(experiment, records, tables, folder)
+            _print_tables(tables, form)
+            messages.write(f"wrote {', '.join(str(path) for path in paths)}")
     n_failed = outcome.failures.total()
     if n_failed:
         n_cells = outcome.n_skipped + outcome.n_run + n_failed
         messages.write(f"{n_failed} of {n_cells} cells failed; the reasons are above")
     return 1 if n_failed else 0
+
+
+@contextmanager
+def _only_run_in(folder: Path) -> Iterator[None]:
+    """Lock the folder of results; raises ``PaldaError`` if another run is using it."""
+    from palda.io import FolderLock
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FolderLock(folder)
+    except BlockingIOError:
+        raise PaldaError(
+            f"{folder} is in use by another palda reproduce; wait for it, or choose another folder"
+        ) from None
+    except OSError as error:
+        raise PaldaError(f"cannot write to {folder} ({error.strerror or error}); choose another folder") from None
+    with lock:
+        yield
 
 
 def _print_tables(tables: list[Table], form: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from palda.cli import options as opt
-from palda.cli.console import Messages, progress_bar, standard_output, write_lines
+from palda.cli.console import Messages, Terminated, progress_bar, standard_output, write_lines
 from palda.cli.output import json_text
 from palda.errors import PaldaError
 
@@ -45,10 +45,14 @@ def shard(
     treatment = Treatment(
         ReadOptions(**reading), words.text_words(), words.value_words(), docs_per_shard, keep_texts=not no_texts
     )
-    with Messages(quiet=quiet).show_warnings(), progress_bar(quiet=quiet) as bar:
-        folder = shard_files(
-            output, Sources(documents, votes, gold), treatment, resume=resume, force=force, watch=bar.update_step
-        )
+    try:
+        with Messages(quiet=quiet).show_warnings(), progress_bar(quiet=quiet) as bar:
+            folder = shard_files(
+                output, Sources(documents, votes, gold), treatment, resume=resume, force=force, watch=bar.update_step
+            )
+    except (KeyboardInterrupt, Terminated) as stopped:
+        stopped.args = ("what is done is kept; to resume, repeat the command with --resume",)
+        raise
     _print_summary(folder, output, as_json=as_json)
 
 

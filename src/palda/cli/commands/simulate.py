@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -9,10 +10,12 @@ import typer
 
 from palda.cli import options as opt
 from palda.cli.console import Messages, program_name
-from palda.cli.output import Target, check_target, write_records
+from palda.cli.output import Target, output_files, write_records
 from palda.errors import PaldaError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from palda.data import Votes
@@ -41,25 +44,26 @@ def simulate(
     """Write simulated news with votes: documents.csv, votes.csv, and the true labels and annotator qualities."""
     from palda import simulate as simulation
 
-    prepare_folder(folder, FILES, force=force)
-    news = simulation.newsroom(documents, seed=seed)
-    votes, annotators = simulation.crowd(
-        news, crowd, seed=seed, behaviour=behaviour, n_spammers=spammers, votes_per_doc=votes_per_doc
-    )
-    paths = write_simulation(folder, news, votes, annotators)
+    with files_in_folder(folder, FILES, force=force):
+        news = simulation.newsroom(documents, seed=seed)
+        votes, annotators = simulation.crowd(
+            news, crowd, seed=seed, behaviour=behaviour, n_spammers=spammers, votes_per_doc=votes_per_doc
+        )
+        paths = write_simulation(folder, news, votes, annotators)
     messages, palda = Messages(quiet=quiet), program_name()
     messages.write(f"wrote {', '.join(map(str, paths))}")
     messages.write(f"next: {palda} fit {paths[0]} {paths[1]}, then {palda} evaluate model.palda {paths[2]}")
 
 
-def prepare_folder(folder: Path, names: tuple[str, ...], *, force: bool) -> None:
-    """Create the folder; raise ``PaldaError`` if one of the files in it cannot be written."""
+@contextmanager
+def files_in_folder(folder: Path, names: tuple[str, ...], *, force: bool) -> Iterator[None]:
+    """Create the folder, and reserve files in it until the end of the block."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise PaldaError(f"{folder} cannot be created: {error.strerror or error}") from None
-    for name in names:
-        check_target(folder / name, force=force)
+    with output_files([folder / name for name in names], force=force):
+        yield
 
 
 def write_simulation(

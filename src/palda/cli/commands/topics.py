@@ -8,6 +8,7 @@ from palda.cli import options as opt
 from palda.cli.output import Target, write_table
 
 
+@opt.writes_files("output")
 @opt.option_groups(target=opt.target_options)
 def topics(
     model: opt.Model,
