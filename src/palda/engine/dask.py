@@ -7,11 +7,15 @@ work on another one; a call that fails all the same is repeated.
 
 from __future__ import annotations
 
+import signal
+import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import reduce
+from multiprocessing import resource_tracker
 from operator import add
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
@@ -195,10 +199,29 @@ def open_client(engine: Any, n_jobs: int | None) -> Iterator[Any]:
         current = default_client()
     except ValueError:
         n_workers = resolve_n_jobs(n_jobs)
-        with (
-            LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0") as cluster,
-            Client(cluster, set_as_default=False) as client,
-        ):
+        with ExitStack() as stack:
+            with _interrupts_deferred():
+                cluster = LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0")
+                client = stack.enter_context(Client(stack.enter_context(cluster), set_as_default=False))
             yield client
         return
     yield current
+
+
+@contextmanager
+def _interrupts_deferred() -> Iterator[None]:
+    """Ctrl-C takes effect after the block, and never in processes that are started in it: the client ends them."""
+    resource_tracker.ensure_running()  # when it starts, it clears the mask that is set below
+    arrived: list[tuple[int, Any]] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, lambda number, frame: arrived.append((number, frame))) if is_main else None
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if sys.platform != "win32" else set()
+    try:
+        yield
+    finally:
+        if sys.platform != "win32":
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if is_main:
+            signal.signal(signal.SIGINT, handler)
+    if arrived and callable(handler):
+        handler(*arrived[0])

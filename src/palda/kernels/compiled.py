@@ -1,10 +1,18 @@
-"""The kernels compiled: the same functions as in reference.py."""
+"""The kernels compiled: the same functions as in reference.py. Signals such as Ctrl-C wait until they have returned."""
 
-from palda.kernels.explaining_away import explain_away
-from palda.kernels.joint import joint
-from palda.kernels.logistic import add_word_scores, lbfgs_direction, logistic_pass, platt_sums
-from palda.kernels.mean_field import mean_field
-from palda.kernels.profiles import label_sets
+from palda.kernels import explaining_away, logistic, profiles
+from palda.kernels import joint as joint_kernel
+from palda.kernels import mean_field as mean_field_kernel
+from palda.kernels.signal_safety import signal_safe
+
+add_word_scores = signal_safe(logistic.add_word_scores)
+explain_away = signal_safe(explaining_away.explain_away)
+joint = signal_safe(joint_kernel.joint)
+label_sets = signal_safe(profiles.label_sets)
+lbfgs_direction = signal_safe(logistic.lbfgs_direction)
+logistic_pass = signal_safe(logistic.logistic_pass)
+mean_field = signal_safe(mean_field_kernel.mean_field)
+platt_sums = signal_safe(logistic.platt_sums)
 
 __all__ = [
     "add_word_scores",
