@@ -20,7 +20,7 @@ from palda.engine import CheckpointError, FolderStageStore, RecordSchema, StageR
 from palda.engine import stage_store as journals
 from palda.errors import PaldaError, PaldaWarning
 from palda.estimators import Progress, TopicEstimator, load_state
-from palda.io import write_shards
+from palda.io import FolderLock, write_shards
 from palda.io.atomic import temporary_name
 from palda.models.topics import EMSettings, StepInfo
 
@@ -388,3 +388,40 @@ def test_a_resumed_fit_estimates_its_time_from_its_own_rounds(
     monkeypatch.setattr("palda.estimators.progress.time.monotonic", lambda: next(moments))
     Progress(verbose=1, max_iter=105, tol=0.0).step(StepInfo(100, -1.0, 0.1, 0.0, 1, 0, True, False))
     assert "about 50 s left" in capsys.readouterr().err
+
+
+def test_a_second_fit_with_the_same_checkpoint_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    first = fitted(folder, "base_rate")
+    before = {path.name: path.stat().st_ino for path in folder.iterdir()}
+    with FolderLock(folder):  # as the process of another fit holds it
+        with pytest.raises(CheckpointError, match="another fit is writing its checkpoints there; use another folder"):
+            fitted(folder, "base_rate")
+        with pytest.raises(CheckpointError, match="another fit is writing"):
+            Checkpoint(folder).remove()
+    assert {path.name: path.stat().st_ino for path in folder.iterdir()} == before
+    assert_same(first, fitted(folder, "base_rate"), tmp_path)
+
+
+def test_a_folder_that_another_fit_took_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    with FolderStageStore(folder, {"fit": "second"}, 0) as second:
+        with FolderStageStore(folder, {"fit": "first"}, 0) as first:
+            first.stage("em").keep(lambda: StageRecord({}, {"of": "first"}))
+            with pytest.warns(PaldaWarning, match="cannot write checkpoints: .*another fit is writing"):
+                second.stage("em").keep(lambda: StageRecord({}, {"of": "second"}))
+        second.stage("em").keep(lambda: StageRecord({}, {"of": "second"}))  # the first has ended; its files stay
+    assert json.loads((folder / "journal.json").read_bytes())["fit"] == {"fit": "first"}
+    assert sorted(path.name for path in folder.iterdir()) == ["0001-em.npz", "journal.json"]
+
+
+@pytest.mark.parametrize("content", ['{"my": "diary"}', "{", '{"format": "other", "format_version": 2, "fit": {}}'])
+def test_a_folder_with_a_foreign_journal_is_neither_used_nor_removed(content: str, tmp_path: Path) -> None:
+    (tmp_path / "journal.json").write_text(content)
+    (tmp_path / "0001-em.npz").write_text("mine")
+    with pytest.raises(CheckpointError, match="journal.json is"):
+        Checkpoint(tmp_path).remove()
+    with pytest.raises(CheckpointError, match="journal.json is"):
+        fitted(tmp_path, "base_rate")
+    assert (tmp_path / "journal.json").read_text() == content
+    assert (tmp_path / "0001-em.npz").read_text() == "mine"
