@@ -419,9 +419,9 @@ def test_a_folder_that_another_fit_took_meanwhile_is_left_alone(tmp_path: Path) 
 def test_a_folder_with_a_foreign_journal_is_neither_used_nor_removed(content: str, tmp_path: Path) -> None:
     (tmp_path / "journal.json").write_text(content)
     (tmp_path / "0001-em.npz").write_text("mine")
-    with pytest.raises(CheckpointError, match="journal.json is"):
+    with pytest.raises(CheckpointError, match=r"journal\.json is"):
         Checkpoint(tmp_path).remove()
-    with pytest.raises(CheckpointError, match="journal.json is"):
+    with pytest.raises(CheckpointError, match=r"journal\.json is"):
         fitted(tmp_path, "base_rate")
     assert (tmp_path / "journal.json").read_text() == content
     assert (tmp_path / "0001-em.npz").read_text() == "mine"
