@@ -70,6 +70,13 @@ def test_kernels_in_other_threads_leave_the_handlers_alone() -> None:
     assert results == [signal.getsignal(signal.SIGINT)]
 
 
+def test_every_compiled_kernel_defers_signals() -> None:
+    from palda.kernels import compiled
+
+    for name in compiled.__all__:
+        assert getattr(compiled, name).__code__ is signal_safe(print).__code__, name
+
+
 _FIT = """
     import sys, threading, time, warnings
     from palda import CrowdPALDA, simulate
