@@ -13,7 +13,7 @@ import pytest
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-@pytest.mark.parametrize("n_kills", [5, pytest.param(42, marks=pytest.mark.long)])
+@pytest.mark.parametrize("n_kills", [4, pytest.param(42, marks=pytest.mark.long)])
 def test_a_killed_write_leaves_the_old_or_the_new_file(n_kills: int, tmp_path: Path) -> None:
     command_line = [sys.executable, "-W", "ignore", "-m", "tests.killed_writes", str(tmp_path), str(n_kills)]
     result = subprocess.run(  # noqa: S603 - our own module
