@@ -25,7 +25,8 @@ import numpy as np
 import palda
 from palda import CrowdPALDA, simulate
 from palda.cli import main as command_line
-from palda.engine import FolderStageStore, StageRecord
+from palda.data import ArraySpec
+from palda.engine import FolderStageStore, RecordSchema, StageRecord
 from palda.io import Sources, Treatment, open_shards, shard_files, write_shards
 from palda.report import page, write_report
 
@@ -35,6 +36,8 @@ _WRITING_CODE = (
     "palda/estimators/model_file.py", "palda/engine/stage_store.py", "palda/report/page.py", "palda/cli/output.py",
     "zipfile.py", "pathlib.py",
 )  # fmt: skip
+
+_STAGE = RecordSchema({}, ({"array": ArraySpec((1000,))},))
 
 
 @dataclass
@@ -114,8 +117,9 @@ def _write_stages(target: Path, version: int) -> None:
         for number in range(2 + 2 * version):
             store.stage("em").remember(
                 lambda number=number: number,  # type: ignore[misc]
-                lambda number: StageRecord({"array": np.full(1000, number)}, {"number": number}),
+                lambda number: StageRecord({"array": np.full(1000, float(number))}, {"number": number}),
                 _number_of,
+                _STAGE,
             )
 
 
@@ -132,7 +136,7 @@ def _stage_version(target: Path) -> int:
         warnings.simplefilter("error")  # a damaged file would be computed again, with a warning
         with FolderStageStore(target, {"fit": 1}, 0) as store:
             for number in range(n_stages):
-                assert store.stage("em").recall(_number_of) == number
+                assert store.stage("em").recall(_number_of, _STAGE) == number
     return int(n_stages > 2)
 
 

@@ -97,7 +97,7 @@ def test_ctrl_c_before_there_is_a_model_says_how_to_resume(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("palda.training.alternating.fit_classifier", interrupt)
+    monkeypatch.setattr("palda.training.turn_classifier.cross_fit_classifier", interrupt)
     result = palda("fit", world.documents, world.votes, "-o", tmp_path / "m", "--topics", 2, *OFTEN)
     assert result.code == 130
     assert result.err.endswith(

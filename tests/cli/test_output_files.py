@@ -309,7 +309,7 @@ def test_a_long_name_does_not_prevent_checkpoints(
     target = tmp_path / ("x" * 249)
     call = ("fit", world.documents, world.votes, "-o", target, "--topics", 2, "--checkpoint-minutes", 1e-6, "--quiet")
     with monkeypatch.context() as patched:
-        patched.setattr("palda.training.alternating.fit_classifier", interrupt)
+        patched.setattr("palda.training.turn_classifier.cross_fit_classifier", interrupt)
         result = palda(*call)
     assert (result.code, result.err.count("\n")) == (130, 1)  # an interruption is not a message that --quiet suppresses
     (checkpoint,) = tmp_path.iterdir()

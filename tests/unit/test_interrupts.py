@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -9,11 +10,15 @@ import sys
 import textwrap
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from palda import CrowdPALDA, simulate
+from palda.estimators import Progress
 from palda.kernels.signal_safety import signal_safe
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="there is no pthread_kill here")
@@ -75,6 +80,29 @@ def test_every_compiled_kernel_defers_signals() -> None:
 
     for name in compiled.__all__:
         assert getattr(compiled, name).__code__ is signal_safe(print).__code__, name
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_any_iteration_of_the_topics_gives_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    news = simulate.newsroom(120, seed=1)
+    votes = simulate.crowd(news, "paper", votes_per_doc=3, seed=0)[0]
+    n_interrupted = 0
+    for number in range(1, 100):
+        countdown = itertools.count(1)
+
+        def step(_self: Progress, _info: object, *, countdown: Iterator[int] = countdown, number: int = number) -> None:
+            if next(countdown) == number:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(Progress, "step", step)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = CrowdPALDA(3, max_iter=2, n_jobs=1, random_state=0).fit(news.corpus, votes)
+        assert np.isfinite(model.predict_proba(news.corpus.counts[:5])).all()
+        if not model.interrupted_:
+            break
+        n_interrupted += 1
+    assert n_interrupted == 2  # as many as there are iterations
 
 
 _FIT = """

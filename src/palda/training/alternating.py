@@ -120,6 +120,7 @@ class _Turn:
     combination: Combination | None = None
     score: float = -np.inf  # log-likelihood of the hidden votes
     uses_topics: bool = False  # whether topic evidence is among the classifier's features
+    uses_fourier: bool = False  # whether Fourier features are
 
     @property
     def n_features(self) -> int:
@@ -201,7 +202,7 @@ def fit_alternating(data: TrainingData, plan: TrainingPlan) -> TrainingResult:
         else:
             near = None if len(turns) <= _N_FIRST_CHOICES or became_stable else previous.combination
             turn = _labels_with_votes(data.votes, data.known, previous.belief, fit, plan, sample, near)
-        turns.append(replace(turn, fit=fit, uses_topics=topics is not None))
+        turns.append(replace(turn, fit=fit, uses_topics=topics is not None, uses_fourier=stable))
         if stable and not _grows(turns, _MIN_GROWTH):
             break
 
@@ -212,7 +213,7 @@ def fit_alternating(data: TrainingData, plan: TrainingPlan) -> TrainingResult:
         trained_on = turns[turns.index(best) - 1].label_probs
         evidence = topics.evidence if topics is not None and best.uses_topics else None
         plan.watch("final classifier", None)
-        final = classifier.final(best.fit, trained_on, evidence)
+        final = classifier.final(best.fit, trained_on, evidence, fourier=best.uses_fourier)
     prior = _label_prior(best, final, weights, sample, topics, plan)
     if topics is None:
         plan.watch("topics", None)

@@ -61,7 +61,7 @@ class TurnClassifier:
                 engine=self.plan.crowd.engine,
                 stage=stage,
             )
-        words = self._words if stable else replace(self._words, fourier=None, fourier_values=None)
+        words = self._words_with(fourier=stable)
         limits = LbfgsLimits() if stable else LbfgsLimits(tolerance=_EARLY_TOLERANCE)
         return cross_fit_classifier(
             words.with_dense(evidence),
@@ -74,19 +74,25 @@ class TurnClassifier:
         )
 
     def final(
-        self, fit: CrossFit | ExternalFit, label_probs: Array, evidence: Array | None
+        self, fit: CrossFit | ExternalFit, label_probs: Array, evidence: Array | None, *, fourier: bool
     ) -> LogisticClassifier | ExternalClassifier:
-        """The classifier for new documents, fitted to all documents with the labels that ``fit`` was fitted to."""
+        """The classifier for new documents, fitted to all documents with the labels that ``fit`` was fitted to.
+
+        ``fourier`` is whether ``fit`` has Fourier features; that of an interrupted training may have none.
+        """
         if isinstance(fit, ExternalFit):
             return fit.classifier
         return fit_final_classifier(
-            self._words.with_dense(evidence),
+            self._words_with(fourier=fourier).with_dense(evidence),
             label_probs,
             fit,
             weights=self._known_weights,
             settings=self._settings,
             stage=self._stage("final_head", label_probs, evidence),
         )
+
+    def _words_with(self, *, fourier: bool) -> Features:
+        return self._words if fourier else replace(self._words, fourier=None, fourier_values=None)
 
     @cached_property
     def _words(self) -> Features:
