@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from palda.errors import DataError, PaldaWarning
-from palda.io import read_doccano
-from palda.io.exports import doccano
+from palda.io import limits, read_doccano
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,9 +81,14 @@ def test_nested_folders_are_looked_into_and_what_macs_add_is_not(tmp_path: Path)
 
 def test_nothing_is_unpacked_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    path = archive(tmp_path, {"../up.jsonl": lines(example(1, "a")), "/root.jsonl": lines(example(1, "a"))})
-    assert read_doccano(path).votes.annotators.tolist() == ["root", "up"]
+    path = archive(tmp_path, {"deep/down.jsonl": lines(example(1, "a")), "up.jsonl": lines(example(1, "a"))})
+    assert read_doccano(path).votes.annotators.tolist() == ["down", "up"]
     assert [item.name for item in tmp_path.rglob("*")] == ["export.zip"]
+
+
+@pytest.mark.parametrize("name", ["../up.jsonl", "/root.jsonl", "a/../../b.jsonl"])
+def test_paths_outside_of_the_archive_are_refused(tmp_path: Path, name: str) -> None:
+    assert f"{name!r} is a path outside of the archive" in problem(archive(tmp_path, {name: lines(example(1, "a"))}))
 
 
 def test_csv_joins_labels_with_a_hash(tmp_path: Path) -> None:
@@ -215,11 +219,22 @@ def test_a_wrong_meaning_of_empty_is_named(tmp_path: Path) -> None:
 
 def test_archives_that_would_grow_too_large_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = archive(tmp_path, {"ann.jsonl": lines(example(1, "a"))})
-    monkeypatch.setattr(doccano, "MAX_UNPACKED_BYTES", 10)
-    assert "would unpack to more than 10000 files or 0 MiB; unpack it yourself" in problem(path)
-    monkeypatch.setattr(doccano, "MAX_UNPACKED_BYTES", 1 << 20)
-    monkeypatch.setattr(doccano, "MAX_FILES", 0)
-    assert "would unpack to more than 0 files" in problem(path)
+    monkeypatch.setattr(limits, "MAX_ARCHIVE_BYTES", 10)
+    assert "holds more than 10,000 files or 10 bytes, the limits" in problem(path)
+    monkeypatch.setattr(limits, "MAX_ARCHIVE_BYTES", 1 << 20)
+    monkeypatch.setattr(limits, "MAX_ARCHIVE_FILES", 0)
+    assert "holds more than 0 files" in problem(path)
+
+
+def test_a_folder_has_the_same_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ann.jsonl").write_text(lines(example(1, "a")))
+    monkeypatch.setattr(limits, "MAX_ARCHIVE_BYTES", 10)
+    assert "holds more than 10,000 files or 10 bytes" in problem(tmp_path)
+
+
+def test_an_archive_that_packs_too_well_is_refused(tmp_path: Path) -> None:
+    path = archive(tmp_path, {f"{user}.jsonl": b" " * 30_000_000 for user in ("a", "b", "c")})
+    assert "export.zip: unpacks to more than" in problem(path)
 
 
 def test_a_bomb_whose_header_lies_is_refused(tmp_path: Path) -> None:
@@ -233,7 +248,7 @@ def test_encrypted_and_oddly_packed_archives_are_refused(tmp_path: Path) -> None
     content = bytearray(archive(tmp_path, {"ann.jsonl": "{}"}).read_bytes())
     content[content.index(b"PK\x01\x02") + 8] |= 1
     (tmp_path / "secret.zip").write_bytes(content)
-    assert "ann.jsonl is encrypted; unpack it and give the folder" in problem(tmp_path / "secret.zip")
+    assert "'ann.jsonl' is encrypted; unpack it and give the folder" in problem(tmp_path / "secret.zip")
     assert "uses an unusual compression" in problem(archive(tmp_path, {"ann.jsonl": "{}"}, zipfile.ZIP_BZIP2))
 
 

@@ -16,7 +16,7 @@ from palda.data.array_schema import (
     prefixed,
     schema_for,
 )
-from palda.data.columns import codes_of, factorize, given_axis, require_columns, roles, times_of, values_of
+from palda.data.columns import check_plain, codes_of, factorize, given_axis, require_columns, roles, times_of, values_of
 from palda.data.documents import Corpus, Counts, Dataset, Documents, Values
 from palda.data.frozen_arrays import Array, Frozen, Rows, Strings, freeze_fields, names_array, selection
 from palda.data.row_blocks import (
@@ -70,6 +70,7 @@ __all__ = [
     "check_arrays",
     "check_content",
     "check_headers",
+    "check_plain",
     "codes_of",
     "count_blocks",
     "document_lengths",

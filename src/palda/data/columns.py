@@ -92,6 +92,7 @@ def codes_of(
     position is -1 there.
     """
     codes, cells = factorize(column)
+    check_plain(codes, cells, _ARTICLES.get(kind, f"a {kind}"), str(column.name), where)
     names = [cell.strip() if type(cell) is str else validation.name_text(cell) for cell in cells]
     if given is not None:
         axis = given_axis(given, kind)
@@ -110,6 +111,18 @@ def codes_of(
 
 
 _BLANK_NAME, _UNKNOWN = -1, -2
+_ARTICLES = {"annotator": "an annotator"}
+
+
+def check_plain(
+    codes: NDArray[np.integer[Any]], cells: list[Any], kind: str, column: str, where: validation.SourceLocation
+) -> None:
+    """Raise for the first cell that is a list or an object instead of a name."""
+    nested = [place for place, cell in enumerate(cells) if validation.is_nested(cell)]
+    wrong = np.isin(codes, nested) if nested else np.zeros(1, dtype=bool)
+    if wrong.any():
+        record = int(np.argmax(wrong))
+        where.fail(validation.nested_name(cells[codes[record]], kind), record, column)
 
 
 def _check_names(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
 import numpy as np
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 DuplicateRule = Literal["error", "last", "first", "drop"]
 
+_MAX_COMPARED_LENGTH, _MAX_COMPARED_NAMES = 100, 20_000
 _MAX_DIGIT_BITS = 16  # of a radix sort: 65,536 counters stay in the cache
 
 BLANK = -1
@@ -86,8 +88,8 @@ def find_column(header: Sequence[str], role: str, given: str | None, where: Sour
     if given is not None:
         if given in header:
             return given
-        near = difflib.get_close_matches(given, header, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; the columns are {listed(header)}"
+        near = nearest(given, header)
+        hint = f"; did you mean {near!r}?" if near else f"; the columns are {listed(header)}"
         where.fail(f"there is no column {given!r} for the {role}{hint}")
     lowered = {name.lower(): name for name in reversed(header)}
     return next((lowered[alias] for alias in ALIASES[role] if alias in lowered), None)
@@ -121,6 +123,25 @@ def name_text(value: object) -> str:
         if float(value).is_integer():
             return str(int(value))
     return str(value).strip()
+
+
+def is_nested(value: object) -> bool:
+    """Whether a value is a list, an object or bytes, which are no name."""
+    return isinstance(value, (dict, list, tuple, set, frozenset, bytes, np.ndarray))
+
+
+def nested_name(value: object, kind: str) -> str:
+    """Message about a value that is no name."""
+    return f"{shown(value)} is not the name of {kind}; write a text or a number"
+
+
+def encodable(text: str) -> bool:
+    """Whether UTF-8 can express a text: not if it has half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def parse_value(value: object, present_at: float | None = None) -> int | None:
@@ -168,13 +189,21 @@ def first_duplicate(names: Sequence[str] | NDArray[Any]) -> tuple[int, int] | No
     return None
 
 
+def nearest(name: str, known: Collection[str]) -> str | None:
+    """The most similar of the known names; None if none is similar. Long names, which take long, are not compared."""
+    if len(name) > _MAX_COMPARED_LENGTH:
+        return None
+    short = [other for other in islice(known, _MAX_COMPARED_NAMES) if len(other) <= _MAX_COMPARED_LENGTH]
+    return next(iter(difflib.get_close_matches(name, short, n=1)), None)
+
+
 def unknown_name(name: str, known: Collection[str], kind: str, n_known: int | None = None) -> str:
     """Message for an unknown name, with the nearest known name.
 
     ``n_known`` is the number of known names if ``known`` has only some of them.
     """
-    near = difflib.get_close_matches(name, list(known)[:20_000], n=1)
-    hint = f"did you mean {near[0]!r}?" if near else "correct the name, or leave it out"
+    near = nearest(name, known)
+    hint = f"did you mean {near!r}?" if near else "correct the name, or leave it out"
     size = len(known) if n_known is None else n_known
     return f"{kind} {shown(name)} is not among the {size} known ones; {hint}"
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palda.data import Dataset, Documents, VoteRecords, names_array, validation
+from palda.io import limits
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -51,6 +52,7 @@ def dataset_from_annotations(
     """
     where = validation.SourceLocation(file, np.array([annotation.row for annotation in annotations], dtype=np.int64))
     axis = _class_axis(annotations, classes, where)
+    limits.check_n_cells(max(len(annotations), len(texts)), len(axis), file)
     matrix = _vote_matrix(annotations, axis, partial=partial)
     doc_ids = names_array(texts)
     place = {doc: position for position, doc in enumerate(doc_ids)}

@@ -20,6 +20,7 @@ import numpy as np
 
 from palda.data import SourceLocation
 from palda.errors import DataError
+from palda.io import limits
 from palda.io.files import Table, check_header, encoding_of, file_name, open_bytes, read_text
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 _DELIMITERS = (",", "\t", ";", "|")
 _TAB_SUFFIXES = frozenset({".tsv", ".tab"})
-_MAX_CELL_LENGTH = (1 << 31) - 1  # Windows accepts no larger number
 _BLOCK_BYTES = 1 << 21
 _N_PARSERS = min(4, os.cpu_count() or 1)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -87,7 +87,7 @@ def regular_csv(path: Source, encoding: str, delimiter: str) -> pd.DataFrame:
     import pyarrow as pa
 
     with open_bytes(path) as stream:
-        header = _regular_header(stream.readline(), encoding, delimiter)
+        header = _regular_header(stream.readline(limits.MAX_RECORD_LENGTH), encoding, delimiter)
         names = [str(position) for position in range(len(header))]
         try:
             columns = _categorical_columns(list(_parsed_blocks(stream, names, delimiter)), names)
@@ -105,7 +105,7 @@ def _regular_header(line: bytes, encoding: str, delimiter: str) -> list[str]:
         (cells,) = csv.reader([line.decode(encoding)], delimiter=delimiter, strict=True)
     except (UnicodeDecodeError, csv.Error, ValueError):
         raise IrregularFileError from None
-    if len(cells) < 2:  # a blank line would be a blank cell as well
+    if not 2 <= len(cells) <= limits.MAX_FIELDS:  # a blank line would be a blank cell as well
         raise IrregularFileError
     return [cell.strip() for cell in cells]
 
@@ -113,6 +113,8 @@ def _regular_header(line: bytes, encoding: str, delimiter: str) -> list[str]:
 def _check_regular(block: bytes, delimiter: str) -> None:
     """Raise for a byte order mark, NUL bytes, CR without LF, and quotes that are not around a cell of one line."""
     if block.startswith(_BYTE_ORDER_MARK) or b"\0" in block:
+        raise IrregularFileError
+    if len(block) > limits.MAX_RECORD_LENGTH and max(map(len, block.split(b"\n"))) > limits.MAX_RECORD_LENGTH:
         raise IrregularFileError
     if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
         raise IrregularFileError
@@ -140,6 +142,8 @@ def _line_blocks(stream: BinaryIO) -> Iterator[bytes]:
         if cut:
             yield rest + block[:cut]
             rest = block[cut:]
+        elif len(rest) > limits.MAX_RECORD_LENGTH:
+            raise IrregularFileError
         else:
             rest += block
     if rest:
@@ -183,9 +187,10 @@ def _categorical_columns(tables: list[pa.Table], names: list[str]) -> list[pd.Ca
     if not tables:
         return [pd.Categorical([]) for _ in names]
     columns = []
-    for name in names:
-        chunks = pa.chunked_array([table[name].chunk(0) for table in tables]).unify_dictionaries().chunks
-        tables = [table.drop_columns(name) for table in tables]
+    remaining = [list(reversed(table.columns)) for table in tables]
+    del tables
+    for _ in names:
+        chunks = pa.chunked_array([parts.pop().chunk(0) for parts in remaining]).unify_dictionaries().chunks
         codes = np.concatenate([chunk.indices.to_numpy() for chunk in chunks])
         cells = pd.Index(chunks[0].dictionary.to_pylist(), dtype=object)
         del chunks
@@ -200,7 +205,7 @@ def _categorical_columns(tables: list[pa.Table], names: list[str]) -> list[pd.Ca
 def any_csv(path: Source, encoding: str, delimiter: str) -> tuple[pd.DataFrame, SourceLocation]:
     """Frame of any CSV file and the row of each record, read by Python's csv module."""
     with open_bytes(path) as stream:
-        lines = text_lines(stream, encoding, newline="")
+        lines = text_lines(stream, encoding, "", file_name(path))
         try:
             return _coded_rows(csv_rows(lines, delimiter, file_name(path)), delimiter, file_name(path))
         except UnicodeError:
@@ -208,17 +213,28 @@ def any_csv(path: Source, encoding: str, delimiter: str) -> tuple[pd.DataFrame, 
             raise
 
 
-def text_lines(stream: BinaryIO, encoding: str, newline: str) -> io.TextIOWrapper:
-    """Decoded lines of a stream, without a byte order mark."""
-    return io.TextIOWrapper(stream, "utf-8-sig" if encoding == "utf-8" else encoding, newline=newline)
+def text_lines(stream: BinaryIO, encoding: str, newline: str, name: str) -> io.TextIOWrapper:
+    """Decoded lines of a stream, without a byte order mark; a line that is too long is an error."""
+    lines = io.BufferedReader(limits.LineStream(stream, name))
+    return io.TextIOWrapper(lines, "utf-8-sig" if encoding == "utf-8" else encoding, newline=newline)
 
 
 def csv_rows(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[int, list[str]]]:
     """Rows that are not blank, each with its number as a spreadsheet shows it."""
-    before = csv.field_size_limit(_MAX_CELL_LENGTH)
-    number = 0
+    before = csv.field_size_limit(limits.MAX_RECORD_LENGTH)
+    number = length = 0
+
+    def counted() -> Iterator[str]:
+        nonlocal length
+        for line in lines:  # of which a row may have several
+            length += len(line)
+            if length > limits.MAX_RECORD_LENGTH:
+                limits.fail_record_length(name, number + 1)
+            yield line
+
     try:
-        for number, row in enumerate(csv.reader(lines, delimiter=delimiter, strict=True), start=1):
+        for number, row in enumerate(csv.reader(counted(), delimiter=delimiter, strict=True), start=1):
+            length = 0
             if row and (len(row) > 1 or row[0].strip()):
                 yield number, row
     except csv.Error as broken:
@@ -227,6 +243,16 @@ def csv_rows(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[
         raise DataError(f"{problem}; double a quote that belongs to the text", file=name, row=number + 1) from None
     finally:
         csv.field_size_limit(before)
+
+
+def csv_header(rows: Iterator[tuple[int, list[str]]], name: str) -> list[str]:
+    """Names of the columns: the first row that is not blank."""
+    _, first = next(rows, (0, []))
+    if not first:
+        raise _empty_file(name)
+    header = [cell.strip() for cell in first]
+    check_header(header, SourceLocation(name))
+    return header
 
 
 def check_width(row: list[str], header: list[str], delimiter: str, where: SourceLocation) -> None:
@@ -245,11 +271,7 @@ def _coded_rows(
     """Categorical columns of the rows; each distinct cell is kept once."""
     import pandas as pd
 
-    _, first = next(rows, (0, []))
-    if not first:
-        raise _empty_file(name)
-    header = [cell.strip() for cell in first]
-    check_header(header, SourceLocation(name))
+    header = csv_header(rows, name)
     numbers = array("q")
     columns: list[tuple[dict[str, int], array[int]]] = [({}, array("i")) for _ in header]
     for number, row in rows:

@@ -13,24 +13,18 @@ import numpy as np
 
 from palda.data import SourceLocation
 from palda.errors import DataError
-from palda.io.csv_files import check_width, csv_dialect, csv_rows, csv_table, text_lines
-from palda.io.files import (
-    Table,
-    check_header,
-    file_name,
-    json_frame,
-    json_lines,
-    json_table,
-    open_bytes,
-    read_bytes,
-    read_text,
-)
+from palda.io import limits
+from palda.io.csv_files import check_width, csv_dialect, csv_header, csv_rows, csv_table, text_lines
+from palda.io.files import Table, check_header, file_name, open_bytes, read_text
+from palda.io.json_text import json_frame, json_lines, json_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import BinaryIO
 
     import pandas as pd
+    import pyarrow as pa
+    from pyarrow import parquet
 
     Source = str | os.PathLike[str]
     T = TypeVar("T")
@@ -110,11 +104,10 @@ def _csv_chunks(path: Source, size: int, encoding: str | None) -> Iterator[Chunk
     name = file_name(path)
     chosen, delimiter = csv_dialect(path, encoding)
     with open_bytes(path) as stream:
-        lines = text_lines(stream, chosen, newline="")
+        lines = text_lines(stream, chosen, "", name)
         try:
             rows = csv_rows(lines, delimiter, name)
-            header = [cell.strip() for cell in next(rows)[1]]
-            check_header(header, SourceLocation(name))
+            header = csv_header(rows, name)
             for block in _blocks(rows, size):
                 for number, row in block:
                     check_width(row, header, delimiter, SourceLocation(name, first_row=number))
@@ -128,7 +121,7 @@ def _csv_chunks(path: Source, size: int, encoding: str | None) -> Iterator[Chunk
 def _json_chunks(path: Source, size: int, encoding: str | None) -> Iterator[Chunk]:
     name = file_name(path)
     with open_bytes(path) as stream:
-        lines = text_lines(stream, csv_dialect(path, encoding)[0], newline="\n")
+        lines = text_lines(stream, csv_dialect(path, encoding)[0], "\n", name)
         try:
             for block in _blocks(json_lines(lines, name), size):
                 yield Chunk(json_frame(block, name), _share_read(stream))
@@ -139,46 +132,67 @@ def _json_chunks(path: Source, size: int, encoding: str | None) -> Iterator[Chun
 
 @contextmanager
 def _parquet_errors(name: str) -> Iterator[None]:
-    """Turn whatever Arrow raises about a Parquet file into an error of one line."""
+    """Turn whatever Arrow raises about a Parquet file, at any row, into an error of one line."""
     import pyarrow as pa
 
     try:
         yield
-    except (pa.ArrowException, OSError, ValueError, TypeError) as broken:
-        if isinstance(broken, DataError):
-            raise
-        reason = str(broken).splitlines()[0] if str(broken) else broken
-        raise DataError(f"is not a readable Parquet file: {reason}", file=name) from None
+    except DataError:
+        raise
+    except (pa.ArrowException, *_DAMAGE) as broken:
+        reason = next(iter(str(broken).split("\n")), "") or type(broken).__name__
+        raise DataError(f"is not a readable Parquet file: {reason[:200]}", file=name) from None
+
+
+_DAMAGE = (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, MemoryError, RuntimeError)
+"""What pyarrow raises besides its own exceptions on a damaged file."""
 
 
 def _parquet_table(path: Source) -> Table:
-    from pyarrow import parquet
-
-    name, data = file_name(path), read_bytes(path)
-    with _parquet_errors(name):
-        arrow = parquet.read_table(io.BytesIO(data))
-        header = [column.strip() for column in arrow.column_names]
-        check_header(header, SourceLocation(name, first_row=1))
-        frame = arrow.rename_columns(header).to_pandas(ignore_metadata=True)
+    name = file_name(path)
+    with open_bytes(path) as stream, _parquet_errors(name):
+        file = _parquet_file(stream, name)
+        frame = _arrow_frame(file.read(), name)
     if not len(frame):
         raise DataError("has a header but no rows", file=name)
     return Table(frame, SourceLocation(name, first_row=1))
 
 
 def _parquet_chunks(path: Source, size: int, encoding: str | None) -> Iterator[Chunk]:
-    from pyarrow import parquet
+    import pyarrow as pa
 
     del encoding
     name = file_name(path)
     with open_bytes(path) as stream, _parquet_errors(name):
-        file = parquet.ParquetFile(stream)
+        file = _parquet_file(stream, name)
         n_read = 0
         for batch in file.iter_batches(size):
-            frame = batch.to_pandas().rename(columns=str.strip)
-            check_header(list(frame.columns), SourceLocation(name, first_row=1))
+            frame = _arrow_frame(pa.Table.from_batches([batch]), name)
             where = SourceLocation(name, first_row=1 + n_read)
             n_read += len(frame)
             yield Chunk(Table(frame, where), n_read / max(file.metadata.num_rows, 1))
+
+
+def _parquet_file(stream: BinaryIO, name: str) -> parquet.ParquetFile:
+    """A file whose size in memory is within the limits, as far as the file states it."""
+    from pyarrow import parquet
+
+    n_packed = os.fstat(stream.fileno()).st_size
+    file = parquet.ParquetFile(stream if stream.seekable() else io.BytesIO(stream.read()))
+    groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
+    limits.check_unpacked(sum(max(group.total_byte_size, 0) for group in groups), n_packed, name)
+    n_columns = file.metadata.num_columns
+    limits.check_n_fields(n_columns, name)
+    n_rows = max(file.metadata.num_rows, sum(max(group.num_rows, 0) for group in groups))
+    limits.check_packed_cells(n_rows * n_columns, n_packed, name)
+    return file
+
+
+def _arrow_frame(table: pa.Table, name: str) -> pd.DataFrame:
+    header = [column.strip() for column in table.column_names]
+    check_header(header, SourceLocation(name, first_row=1))
+    frame: pd.DataFrame = table.rename_columns(header).to_pandas(ignore_metadata=True)
+    return frame
 
 
 def _blocks(rows: Iterator[T], size: int) -> Iterator[list[T]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -17,6 +16,7 @@ from palda.data import (
     Values,
     VoteRecords,
     Votes,
+    check_plain,
     codes_of,
     factorize,
     given_axis,
@@ -28,9 +28,11 @@ from palda.data import (
     values_of,
 )
 from palda.errors import DataError, PaldaWarning
+from palda.io import limits
 from palda.io.annotations import records_from_matrix
 from palda.io.exports import is_archive, platform_of
 from palda.io.files import Table, file_name
+from palda.io.json_text import check_characters, parse_json
 from palda.io.table_files import as_table
 
 if TYPE_CHECKING:
@@ -99,13 +101,16 @@ def read_documents(
         return _values(frame, rest, doc_ids, where)
     texts = np.empty(len(frame), dtype=object)
     texts[:] = [
-        "\n".join(part for part in parts if part) for parts in zip(*(_texts(frame[c]) for c in chosen), strict=True)
+        "\n".join(part for part in parts if part)
+        for parts in zip(*(_texts(frame[c], where) for c in chosen), strict=True)
     ]
     fields = {name: _plain(frame[name]) for name in rest if name not in chosen}
     return Documents(doc_ids, texts, fields)
 
 
 def _document_ids(column: pd.Series[Any], where: validation.SourceLocation) -> Strings:
+    codes, cells = factorize(column)
+    check_plain(codes, cells, "a document", str(column.name), where)
     doc_ids = names_array(column)
     blank = [record for record, name in enumerate(doc_ids) if not name]
     if blank:
@@ -153,6 +158,7 @@ def _number(cell: object) -> float | None:
 
 
 def _values(frame: pd.DataFrame, features: list[str], doc_ids: Strings, where: validation.SourceLocation) -> Values:
+    limits.check_n_cells(len(frame), len(features), where.file, "columns")
     values = np.empty((len(frame), len(features)))
     for position, name in enumerate(features):
         codes, cells = factorize(frame[name])
@@ -165,8 +171,12 @@ def _values(frame: pd.DataFrame, features: list[str], doc_ids: Strings, where: v
     return Values(values, names_array(features), doc_ids)
 
 
-def _texts(column: pd.Series[Any]) -> list[str]:
-    return [_text(cell) for cell in column]
+def _texts(column: pd.Series[Any], where: validation.SourceLocation) -> list[str]:
+    cells = column.tolist()
+    nested = next((record for record, cell in enumerate(cells) if isinstance(cell, (dict, bytes))), None)
+    if nested is not None:
+        where.fail(f"{validation.shown(cells[nested])} is not text", nested, str(column.name))
+    return [_text(cell) for cell in cells]
 
 
 def _text(cell: Any) -> str:
@@ -380,6 +390,7 @@ def _wide_matrix(
         if column not in known:
             problem = validation.unknown_name(column, names.tolist(), "class")
             table.where.fail(f"{problem}; leave the column out with ignore=[{column!r}]", column=column)
+    limits.check_n_cells(len(table.frame), len(names), table.where.file)
     matrix = np.full((len(table.frame), len(names)), validation.BLANK, dtype=np.int8)
     for position, name in enumerate(names):
         if name in table.frame.columns:
@@ -416,6 +427,7 @@ def _list_matrix(
         cell, name = next((cell, name) for cell, names in enumerate(sets) for name in names or () if name in unknown)
         problem = validation.unknown_name(name, axis.tolist(), "class")
         table.where.fail(problem, int(np.argmax(codes == cell)), column)
+    limits.check_n_cells(len(codes), len(axis), table.where.file)
     place = {name: position for position, name in enumerate(axis)}
     rows = np.full((len(sets), len(axis)), validation.BLANK, dtype=np.int8)
     for cell, names in enumerate(sets):
@@ -439,17 +451,21 @@ def _label_set(cell: object) -> list[str] | Literal["broken"] | None:
     if not text.startswith("["):
         return [name for name in (part.strip() for part in text.split(";")) if name]
     try:
-        return _names(json.loads(text))
-    except (ValueError, RecursionError):
+        return _names(parse_json(text))
+    except ValueError:
         return _python_list(text)
 
 
 def _python_list(text: str) -> list[str] | Literal["broken"]:
     """List written by Python's ``str(["a", "b"])``; literals only, nothing is executed."""
     try:
-        return _names(ast.literal_eval(text))
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # such as an invalid escape
+            listed = _names(ast.literal_eval(text))
+        check_characters("".join(listed))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, SyntaxWarning):
         return "broken"
+    return listed
 
 
 def _names(cells: object) -> list[str] | Literal["broken"]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from xml.parsers import expat
 
 import numpy as np
 from scipy import sparse
 
 from palda.data import Corpus, Dataset, Values, names_array, validation
 from palda.errors import DataError
+from palda.io import limits
+from palda.io.corpora.label_files import read_label_names
 from palda.io.files import file_name, read_bytes
 
 if TYPE_CHECKING:
@@ -49,8 +50,10 @@ def read_arff(
     attributes, rows = _parse(_decoded(read_bytes(path)), name)
     labels = _label_positions(attributes, labels_xml, label_names, name)
     table = _read_rows(rows, attributes, name)
-    features = [place for place in range(len(attributes)) if place not in set(labels)]
+    features = sorted(set(range(len(attributes))) - set(labels))
     classes = [attributes[place].name for place in labels]
+    dense = [] if all(attributes[place].is_binary for place in features) else features
+    limits.check_n_cells(len(rows.lines), len(labels) + len(dense), name, "attributes")
     gold = _gold(table[:, labels], classes, rows, name)
     return Dataset.of(
         _corpus(table[:, features], [attributes[place] for place in features]), gold=gold, classes=classes
@@ -92,7 +95,7 @@ class _Rows:
 
 
 _YES_NO = {"false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0, "n": 0.0, "y": 1.0}
-_QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_QUOTED = r"""'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*\""""
 _DECLARATION = re.compile(rf"""({_QUOTED}|[^\s'"{{}},%][^\s{{]*)\s*(.*)""", re.DOTALL)
 _CELL = re.compile(rf"""(?:[^,'"]+|{_QUOTED})*""", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
@@ -114,12 +117,16 @@ def _decoded(data: bytes) -> str:
 def _parse(text: str, name: str) -> tuple[list[_Attribute], _Rows]:
     """Attributes, and the lines of data."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    for row, line in enumerate(lines, start=1):
+        if len(line) > limits.MAX_RECORD_LENGTH:
+            limits.fail_record_length(name, row)
     attributes: list[_Attribute] = []
     for row, line in enumerate(lines, start=1):
         keyword, *rest = line.split(maxsplit=1) or [""]
         match keyword.lower():
             case "@attribute":
                 attributes.append(_attribute("".join(rest), name, row))
+                limits.check_n_fields(len(attributes), name, row, "attributes")
             case "@data":
                 _check_names(attributes, name)
                 return attributes, _data_lines(lines, row)
@@ -235,6 +242,7 @@ def _plain_numbers(lines: list[str], attributes: Sequence[_Attribute]) -> Floats
 
 
 def _careful_numbers(rows: _Rows, attributes: Sequence[_Attribute], name: str) -> Floats:
+    limits.check_n_cells(len(rows.lines), len(attributes), name, "attributes")
     table = np.empty((len(rows.lines), len(attributes)))
     for place, (line, row) in enumerate(zip(rows.lines, rows.numbers, strict=True)):
         cells = _closed_cells(line, name, row)
@@ -256,6 +264,7 @@ def _sparse_numbers(rows: _Rows, attributes: Sequence[_Attribute], name: str) ->
     shape = len(rows.lines), len(attributes)
     default = np.array([attribute.default for attribute in attributes])
     if default.any():
+        limits.check_n_cells(*shape, name, "attributes")
         table = np.tile(default, (len(rows.lines), 1))
         table[np.repeat(np.arange(len(rows.lines)), np.diff(ends)), columns] = numbers
         return table
@@ -306,7 +315,7 @@ def _label_positions(
         raise DataError("give either labels_xml or label_names, not both")
     if isinstance(label_names, str):
         raise DataError("label_names is a list of names, not one string")
-    given = _xml_label_names(labels_xml) if labels_xml is not None else label_names or ()
+    given = read_label_names(labels_xml) if labels_xml is not None else label_names or ()
     wanted = [validation.name_text(label) for label in given]
     position = {attribute.name: place for place, attribute in enumerate(attributes)}
     for label in wanted:
@@ -318,39 +327,6 @@ def _label_positions(
         raise DataError("every attribute is a label; there are no features", file=name)
     places = [position[label] for label in wanted]
     return places if labels_xml is None else sorted(places)
-
-
-def _xml_label_names(path: PathLike) -> list[str]:
-    """Names of the labels in Mulan's XML, nested ones included.
-
-    A document type is refused: label files have none, and entities declared in it could expand without bound.
-    """
-    name = file_name(path)
-    parser = expat.ParserCreate()
-    found: list[str] = []
-
-    def on_element(tag: str, attributes: dict[str, str]) -> None:
-        if tag.rpartition(":")[2] == "label":
-            if "name" not in attributes:
-                raise DataError("the <label> has no name", file=name, row=parser.CurrentLineNumber)
-            found.append(attributes["name"])
-
-    def on_document_type(*_: object) -> None:
-        raise DataError("a label file has no document type; remove the <!DOCTYPE> part", file=name)
-
-    parser.StartElementHandler = on_element
-    parser.StartDoctypeDeclHandler = on_document_type
-    try:
-        parser.Parse(read_bytes(path), True)
-    except expat.ExpatError as broken:
-        raise DataError(f"is not XML: {expat.ErrorString(broken.code)}", file=name, row=broken.lineno) from None
-    except (ValueError, LookupError) as unreadable:
-        if isinstance(unreadable, DataError):
-            raise
-        raise DataError(f"cannot be decoded: {unreadable}", file=name) from None
-    if not found:
-        raise DataError('names no <label name="...">', file=name)
-    return found
 
 
 def _gold(table: Any, classes: list[str], rows: _Rows, name: str) -> NDArray[np.int8]:

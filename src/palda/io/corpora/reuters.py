@@ -11,6 +11,7 @@ import numpy as np
 
 from palda.data import Dataset, Documents, names_array, shown
 from palda.errors import DataError
+from palda.io import limits
 from palda.io.files import file_name, read_text
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ def read_reuters(source: Source) -> Dataset:
         },
     )
     classes = sorted({name for story in stories for name in story.topic_names})
+    limits.check_n_fields(len(classes), name, what="topics")
+    limits.check_n_cells(len(stories), len(classes), name, "topics")
     return Dataset.of(documents, gold=_gold(stories, classes), classes=classes)
 
 
@@ -101,6 +104,8 @@ def _stories(text: str, name: str) -> Iterator[_Story]:
         following = text.find("<REUTERS", start + 1)
         if end < 0 or 0 <= following < end:
             raise DataError("the story has no </REUTERS>; the file is damaged or cut short", file=name, row=row)
+        if end - start > limits.MAX_RECORD_LENGTH:
+            limits.fail_record_length(name, row)
         yield _story(text[start:end], name, row)
         start = following
 
@@ -125,8 +130,8 @@ def _story(markup: str, name: str, row: int) -> _Story:
     )
 
 
-_TEXT = re.compile(r"<TEXT\b([^>]*)>")
-_ATTRIBUTE = re.compile(r'([A-Z]+)="([^"]*)"')
+_TEXT = re.compile(r"<TEXT\b([^<>]*)>")
+_ATTRIBUTE = re.compile(r'(?<![A-Z])([A-Z]+)="([^"]*)"')
 _ENTITY = re.compile(r"&(?:#(\d{1,7})|(lt|gt|amp|quot|apos));")
 _NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 _CONTROL = {point: None for point in (*range(0x20), *range(0x7F, 0xA0)) if chr(point) not in "\t\n"}

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from palda.data import validation
 from palda.errors import DataError, PaldaWarning
+from palda.io import limits
 from palda.io.csv_files import csv_rows
-from palda.io.exports.rows import ABSTAINED, Answer, Export, Row, class_names, is_empty, parse_json
-from palda.io.files import decode_text, file_name, json_lines, read_bytes
+from palda.io.exports.rows import ABSTAINED, Answer, Export, Row, class_names, field_names, is_empty
+from palda.io.files import check_header, decode_text, file_name, read_bytes
+from palda.io.json_text import json_lines, parse_record
 
 if TYPE_CHECKING:
     import os
@@ -23,10 +25,6 @@ if TYPE_CHECKING:
     from palda.data import Dataset
 
     EmptyRule = Literal["none", "abstained", "missing"]
-
-MAX_FILES = 10_000
-MAX_UNPACKED_BYTES = 1 << 30
-"""Larger archives are refused, as a protection against zip bombs."""
 
 _SUFFIXES = frozenset({".jsonl", ".json", ".csv"})
 _TEXT_FIELDS = ("text", "data", "filename")
@@ -86,7 +84,7 @@ def read_doccano(
     file = file_name(path)
     known = None if classes is None else list(classes)
     users = [(source.user, list(_rows(source, encoding))) for source in _sources(path)]
-    header = list(dict.fromkeys(name for _, rows in users for row in rows for name in row.cells))
+    header = field_names([row for _, rows in users for row in rows], file)
     text_name = _field(header, text, _TEXT_FIELDS, "text", file)
     label_name = _field(header, label, _LABEL_FIELDS, "label", file)
     export = Export()
@@ -196,7 +194,17 @@ def _in_folder(folder: Path) -> list[_Source]:
         found = [item for item in folder.iterdir() if _is_export(item.name)]
     except OSError as refused:
         raise DataError(f"cannot be read: {refused.strerror or refused}", file=folder.name) from refused
+    _check_size(len(found), sum(item.stat().st_size for item in found), folder.name)
     return [_source(f"{folder.name}/{item.name}", read_bytes(item)) for item in found]
+
+
+def _check_size(n_files: int, n_bytes: int, name: str) -> None:
+    if n_files > limits.MAX_ARCHIVE_FILES or n_bytes > limits.MAX_ARCHIVE_BYTES:
+        raise DataError(
+            f"holds more than {limits.MAX_ARCHIVE_FILES:,} files or {limits.MAX_ARCHIVE_BYTES:,} bytes, the limits; "
+            "export fewer users or documents at a time",
+            file=name,
+        )
 
 
 def _in_file(path: str | os.PathLike[str]) -> list[_Source]:
@@ -212,23 +220,30 @@ def _in_file(path: str | os.PathLike[str]) -> list[_Source]:
 
 
 def _in_archive(content: bytes, name: str) -> list[_Source]:
+    _check_size(content.count(_ENTRY), 0, name)  # before the directory of the archive is read
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = [member for member in archive.infolist() if not member.is_dir() and _is_export(member.filename)]
         # zipfile never returns more bytes than the stated size, so the sum is an upper bound
-        if len(members) > MAX_FILES or sum(member.file_size for member in members) > MAX_UNPACKED_BYTES:
-            raise DataError(
-                f"would unpack to more than {MAX_FILES} files or {MAX_UNPACKED_BYTES >> 20} MiB; unpack it yourself "
-                "and give the folder",
-                file=name,
-            )
+        n_bytes = sum(member.file_size for member in members)
+        _check_size(len(members), n_bytes, name)
+        limits.check_unpacked(n_bytes, len(content), name)
         for member in members:
-            if member.flag_bits & 1:
-                raise DataError(f"{member.filename} is encrypted; unpack it and give the folder", file=name)
-            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise DataError(
-                    f"{member.filename} uses an unusual compression; unpack it and give the folder", file=name
-                )
+            _check_member(member, name)
         return [_source(f"{name}/{member.filename}", archive.read(member)) for member in members]
+
+
+_ENTRY = b"PK\x01\x02"  # starts each entry in the directory of a zip archive
+
+
+def _check_member(member: zipfile.ZipInfo, name: str) -> None:
+    shown = validation.shown(member.filename)
+    path = PurePosixPath(member.filename)
+    if path.is_absolute() or ".." in path.parts:
+        raise DataError(f"{shown} is a path outside of the archive; export it again", file=name)
+    if member.flag_bits & 1:
+        raise DataError(f"{shown} is encrypted; unpack it and give the folder", file=name)
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise DataError(f"{shown} uses an unusual compression; unpack it and give the folder", file=name)
 
 
 def _rows(source: _Source, encoding: str | None) -> Iterator[Row]:
@@ -246,6 +261,7 @@ def _rows(source: _Source, encoding: str | None) -> Iterator[Row]:
 def _csv_records(text: str, file: str) -> Iterator[Row]:
     rows = csv_rows(io.StringIO(text, newline=""), ",", file)
     _, header = next(rows, (0, []))
+    check_header(header, validation.SourceLocation(file))
     for number, cells in rows:
         if len(cells) != len(header):
             problem = f"has {len(cells)} cells where the header has {len(header)}"
@@ -254,10 +270,7 @@ def _csv_records(text: str, file: str) -> Iterator[Row]:
 
 
 def _json_records(text: str, file: str) -> Iterator[Row]:
-    try:
-        records = parse_json(text) if text.strip() else []
-    except ValueError as broken:
-        raise DataError(f"is not JSON: {broken}", file=file) from None
+    records = parse_record(text, file, None) if text.strip() else []
     for number, record in enumerate(records if isinstance(records, list) else [records], start=1):
         if not isinstance(record, dict):
             raise DataError(f"{validation.shown(record)} is not an object", file=file, row=number)

@@ -14,14 +14,15 @@ from palda.io.exports.rows import (
     Export,
     Row,
     class_names,
+    field_names,
     is_empty,
     is_true,
     moment,
-    parse_json,
     table_rows,
     text_field,
 )
-from palda.io.files import file_name, json_document
+from palda.io.files import file_name
+from palda.io.json_text import json_document, parse_json
 
 if TYPE_CHECKING:
     import os
@@ -140,7 +141,7 @@ def _objects(row: Row, column: str) -> list[Row]:
 
 
 def _text_name(data: Sequence[Row], given: str | None, file: str) -> str | None:
-    names = list(dict.fromkeys(name for row in data for name in row.cells))
+    names = field_names(data, file)
     found = validation.find_column(names, "text", given, validation.SourceLocation(file))
     if found is not None:
         return found
@@ -244,7 +245,7 @@ def _path(choice: object) -> object:
 
 
 def _read_flat(rows: Sequence[Row], from_name: str | None, text: str | None) -> Export:
-    header = list(dict.fromkeys(column for row in rows for column in row.cells))
+    header = field_names(rows, rows[0].file)
     for column in ("id", "annotator"):
         if column not in header:
             raise DataError(

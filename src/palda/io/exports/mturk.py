@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from palda.data import validation
 from palda.io.exports.prefixed_tables import Layout, gather
-from palda.io.exports.rows import is_empty, parse_json, table_rows
+from palda.io.exports.rows import is_empty, table_rows
 from palda.io.files import file_name
+from palda.io.json_text import parse_json
 
 if TYPE_CHECKING:
     import os

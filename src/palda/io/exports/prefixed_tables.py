@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from palda.data import validation
 from palda.errors import DataError
-from palda.io.exports.rows import ABSTAINED, Answer, Export, class_names, is_empty, moment, parse_json, text_field
+from palda.io.exports.rows import ABSTAINED, Answer, Export, class_names, field_names, is_empty, moment, text_field
+from palda.io.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,6 +57,7 @@ def gather(
     """All documents of a table, and the annotations of accepted assignments."""
     if not rows:
         raise DataError("has a header but no rows", file=file)
+    field_names(rows, file)
     if layout.worker not in rows[0].cells:
         raise DataError(
             f"there is no column {layout.worker!r}, so these are not results of {layout.platform}; "

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from palda.data import validation
 from palda.errors import DataError, PaldaWarning
 from palda.io.exports.rows import ABSTAINED, Answer, Export, Row, class_names, moment
-from palda.io.files import file_name, json_lines, read_text
+from palda.io.files import file_name, read_text
+from palda.io.json_text import json_lines
 
 if TYPE_CHECKING:
     import os

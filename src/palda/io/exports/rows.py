@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ import numpy as np
 
 from palda.data import validation
 from palda.errors import DataError
+from palda.io import limits
 from palda.io.annotations import Annotation, dataset_from_annotations
 from palda.io.files import file_name
 from palda.io.table_files import read_table
@@ -123,10 +123,13 @@ class Export:
             classes=classes,
             partial=partial,
             duplicates=duplicates,
-            fields=self._columns(),
+            fields=self._columns(file_name(path)),
         )
 
-    def _columns(self) -> dict[str, np.ndarray[Any, Any]]:
+    def _columns(self, file: str) -> dict[str, np.ndarray[Any, Any]]:
+        names = dict.fromkeys(name for fields in self._fields.values() for name in fields)
+        limits.check_n_fields(len(names), file, what="different fields")
+        limits.check_density(self._fields.values(), len(self._fields), len(names), file)
         columns: dict[str, np.ndarray[Any, Any]] = {}
         for position, fields in enumerate(self._fields.values()):
             for name, value in fields.items():
@@ -146,6 +149,14 @@ def table_rows(path: Source, encoding: str | None) -> list[Row]:
         for record, cells in enumerate(zip(*columns, strict=True))
         if not all(map(is_empty, cells))
     ]
+
+
+def field_names(rows: Sequence[Row], file: str) -> list[str]:
+    """Names of all fields of the records, in order of appearance; too many, or too different ones, are an error."""
+    names = list(dict.fromkeys(name for row in rows for name in row.cells))
+    limits.check_n_fields(len(names), file, what="different fields")
+    limits.check_density((row.cells for row in rows), len(rows), len(names), file)
+    return names
 
 
 def text_field(names: Sequence[str], given: str | None, file: str) -> str | None:
@@ -176,14 +187,6 @@ def class_names(value: object) -> list[str] | None:
     if not all(isinstance(name, (str, int, float)) and not isinstance(name, bool) for name in value):
         return None
     return [name for name in map(validation.name_text, value) if name]
-
-
-def parse_json(text: str) -> Any:
-    """Value of a JSON cell; raises ValueError if it is not JSON."""
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError("is nested too deeply to be data") from None
 
 
 def moment(value: object) -> float | None:
