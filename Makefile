@@ -8,7 +8,7 @@ DEV := $(VENV)/.dev-installed
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-long check kernels bench golden docs format clean
+.PHONY: help demo test test-fast test-long check kernels fuzz bench golden docs format clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,12 @@ test-fast: $(DEV)  ## quick tests: no browser, no Dask cluster, no guides, nothi
 
 test-long: $(DEV)  ## the long tests alone
 	$(PYTEST) -m long
+
+CASES ?= 200000
+SEED ?= 0
+
+fuzz: $(DEV)  ## damaged files for every reader and loader: make fuzz CASES=200000 SEED=0
+	$(BIN)/python -m tests.fuzz --cases $(CASES) --seed $(SEED)
 
 bench: $(DEV)  ## side-by-side ratios against peers
 	$(BIN)/python -m benchmarks

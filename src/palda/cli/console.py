@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from palda.io import visible
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -153,8 +155,16 @@ def print_table(
 
 
 def printable(text: str) -> str:
-    """Text without control characters, which could move the cursor or change colours."""
-    return "".join(letter if letter.isprintable() else "�" for letter in text)
+    """Text with escapes for control characters, which could move the cursor, change colours or reorder the line."""
+    return visible(text)
+
+
+class TerminalStream(io.TextIOBase):
+    """Standard output as a terminal may show it: invisible characters other than line ends are escaped."""
+
+    def write(self, text: str) -> int:
+        """Write the text with escapes."""
+        return sys.stdout.write("\n".join(map(printable, text.split("\n"))))
 
 
 @contextmanager

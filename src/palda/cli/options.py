@@ -132,13 +132,19 @@ def target_options(
     as_json: Annotated[bool, flag("Print JSON.", "--json")] = False,
     as_csv: Annotated[bool, flag("Print CSV.", "--csv")] = False,
     force: Force = False,
+    spreadsheet_safe: Annotated[
+        bool,
+        flag("In CSV, put an apostrophe before text that a spreadsheet would run as a formula.", "--spreadsheet-safe"),
+    ] = False,
 ) -> Target:
     """Where a command writes its results."""
     if as_json and as_csv:
         raise typer.BadParameter("choose one of --json and --csv")
+    if spreadsheet_safe and not (as_csv if output is None else output.suffix.lower() == ".csv"):
+        raise typer.BadParameter("--spreadsheet-safe is for CSV; add --csv or -o FILE.csv")
     if output is not None:
-        return Target.file(output, force=force)
-    return Target(None, "json" if as_json else "csv" if as_csv else "text")
+        return Target.file(output, force=force, spreadsheet_safe=spreadsheet_safe)
+    return Target(None, "json" if as_json else "csv" if as_csv else "text", spreadsheet_safe=spreadsheet_safe)
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,15 @@ import csv
 import json
 import math
 import os
+import re
 import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from palda.cli.console import print_table, printable, standard_output
+from palda.cli.console import TerminalStream, print_table, printable, standard_output
 from palda.errors import PaldaError
 from palda.io import replaceable, replacing, reserved
 
@@ -35,15 +36,17 @@ class Target:
     format: str
     """``"text"`` (standard output only), ``"csv"``, ``"json"``, ``"jsonl"`` or ``"parquet"``."""
     force: bool = False
+    spreadsheet_safe: bool = False
+    """Whether CSV cells that a spreadsheet would run as formulas start with an apostrophe."""
 
     @classmethod
-    def file(cls, path: Path, *, force: bool = False) -> Target:
+    def file(cls, path: Path, *, force: bool = False, spreadsheet_safe: bool = False) -> Target:
         """A file; raises ``PaldaError`` before the work starts if it cannot be written."""
         if path.suffix.lower() not in _FORMATS:
             raise PaldaError(f"{path}: results are written to .csv, .json, .jsonl or .parquet; choose such a name")
         with _write_errors(path):
             check_target(path, force=force)
-        return cls(path, _FORMATS[path.suffix.lower()], force)
+        return cls(path, _FORMATS[path.suffix.lower()], force, spreadsheet_safe)
 
 
 def check_target(path: Path, *, force: bool) -> None:
@@ -133,14 +136,22 @@ def write_records(blocks: Iterable[Sequence[Record]], target: Target) -> None:
     """
     if target.path is None:
         with standard_output():
-            _WRITERS[target.format](blocks, sys.stdout)
+            stream: TextIO = cast("TextIO", TerminalStream()) if sys.stdout.isatty() else sys.stdout
+            _write_stream(blocks, stream, target)
         return
     with new_file(target.path, force=target.force) as unfinished:
         if target.format == "parquet":
             _write_parquet(blocks, unfinished)
         else:
             with unfinished.open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream:
-                _WRITERS[target.format](blocks, stream)
+                _write_stream(blocks, stream, target)
+
+
+def _write_stream(blocks: Iterable[Sequence[Record]], stream: TextIO, target: Target) -> None:
+    if target.format == "csv":
+        _write_csv(blocks, stream, spreadsheet_safe=target.spreadsheet_safe)
+    else:
+        _WRITERS[target.format](blocks, stream)
 
 
 def labels_cell(labels: Sequence[str]) -> str:
@@ -164,14 +175,28 @@ def _write_text(blocks: Iterable[Sequence[Record]], stream: TextIO) -> None:
         stream.writelines(f"{printable(line)}\n" for line in lines)
 
 
-def _write_csv(blocks: Iterable[Sequence[Record]], stream: TextIO) -> None:
+def _write_csv(blocks: Iterable[Sequence[Record]], stream: TextIO, *, spreadsheet_safe: bool) -> None:
+    quoting: Any = csv.QUOTE_NONNUMERIC if spreadsheet_safe else csv.QUOTE_MINIMAL
     writer = None
     for record in chain.from_iterable(blocks):
         cells = _flat(record)
+        if spreadsheet_safe:
+            cells = {_safe_cell(name): _safe_cell(cell) for name, cell in cells.items()}
         if writer is None:
-            writer = csv.DictWriter(stream, list(cells), lineterminator="\n")
+            writer = csv.DictWriter(stream, list(cells), lineterminator="\n", quoting=quoting)
             writer.writeheader()
         writer.writerow(cells)
+
+
+_FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠]")
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+
+
+def _safe_cell(cell: Any) -> Any:
+    """The cell with an apostrophe before a text that a spreadsheet would run as a formula; numbers stay."""
+    if isinstance(cell, str) and _FORMULA.match(cell) and not _NUMBER.fullmatch(cell):
+        return f"'{cell}"
+    return cell
 
 
 def _write_json(blocks: Iterable[Sequence[Record]], stream: TextIO) -> None:
@@ -187,7 +212,7 @@ def _write_json_lines(blocks: Iterable[Sequence[Record]], stream: TextIO) -> Non
         stream.write(json_text(record) + "\n")
 
 
-_WRITERS = {"text": _write_text, "csv": _write_csv, "json": _write_json, "jsonl": _write_json_lines}
+_WRITERS = {"text": _write_text, "json": _write_json, "jsonl": _write_json_lines}
 
 
 def _write_parquet(blocks: Iterable[Sequence[Record]], path: Path) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from palda.io.tables import read_documents, read_votes
     from palda.io.transformer_state import WORDS_ARRAYS, check_words_state, has_array
     from palda.io.versions import package_version
+    from palda.io.visible_text import visible
 
 __all__ = [
     "READ_ERRORS",
@@ -66,6 +67,7 @@ __all__ = [
     "shard_files",
     "sibling",
     "stream_documents",
+    "visible",
     "write_shards",
 ]
 
@@ -88,6 +90,7 @@ _MODULES = {
     "tables": ("read_documents", "read_votes"),
     "transformer_state": ("WORDS_ARRAYS", "check_words_state", "has_array"),
     "versions": ("package_version",),
+    "visible_text": ("visible",),
 }
 _SUBMODULES = {"catalog": "palda.io.corpora.catalog", "json_rules": "palda.io.json_rules"}
 _HOMES = {name: f"palda.io.{module}" for module, names in _MODULES.items() for name in names}

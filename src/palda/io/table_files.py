@@ -189,6 +189,8 @@ def _parquet_file(stream: BinaryIO, name: str) -> parquet.ParquetFile:
 
 
 def _arrow_frame(table: pa.Table, name: str) -> pd.DataFrame:
+    """Frame of a table; damage that Arrow would find later, such as text that is not UTF-8, is found here."""
+    table.validate(full=True)
     header = [column.strip() for column in table.column_names]
     check_header(header, SourceLocation(name, first_row=1))
     frame: pd.DataFrame = table.rename_columns(header).to_pandas(ignore_metadata=True)

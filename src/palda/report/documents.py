@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palda.estimators import REST
+from palda.io import visible
 from palda.report.inputs import ignore_feature_names
 from palda.report.values import rounded, script_json, shortened
 
@@ -51,7 +52,7 @@ def selected_documents(inputs: ReportInputs) -> dict[str, Any] | None:
         text = None if inputs.texts is None else inputs.texts[row]
         document = {
             "id": shortened(inputs.doc_ids[row]),
-            "text": None if text is None else shortened(text, MAX_TEXT_LENGTH),
+            "text": None if text is None else shortened(text, MAX_TEXT_LENGTH, keep="\n\t"),
             "disagreement": None if disagreement is None else rounded(disagreement[row]),
             "expected_errors": round(float(expected_errors[row]), 3),
             "labels": [
@@ -140,7 +141,7 @@ def _word_evidence(
             with ignore_feature_names():
                 table = inputs.model.explain(inputs.counts[rows], inputs.model.classes_[label])
         except ValueError as error:
-            return {}, f"Word evidence is not shown: {error}."
+            return {}, f"Word evidence is not shown: {visible(str(error))}."
         group: Any
         for group, words in table.groupby("doc", sort=False):
             evidence[rows[group], label] = _strongest_words(words, display)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palda.errors import PaldaError
-from palda.io import replacing
+from palda.io import replacing, visible
 from palda.report.annotators import agreement_heatmap, annotator_rows, extreme_pairs, verdict_rows
 from palda.report.classes import class_rows, correlation_heatmap
 from palda.report.documents import selected_documents
@@ -135,7 +135,7 @@ def render_report(
     environment.filters["fixed"] = _fixed
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template("report.html").render(
-        title=title,
+        title=visible(title),
         script=Markup(script),  # noqa: S704 - a file of this package
         style=Markup(style),  # noqa: S704 - a file of this package
         script_hash=digest,

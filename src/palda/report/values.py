@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from palda.io import visible
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -40,7 +42,7 @@ def script_json(value: Any) -> str:
     return text.translate(_ESCAPED)
 
 
-def shortened(name: object, max_length: int = _MAX_NAME_LENGTH) -> str:
-    """The text, cut to ``max_length`` characters."""
-    text = str(name)
+def shortened(name: object, max_length: int = _MAX_NAME_LENGTH, keep: str = "") -> str:
+    """The text, cut to ``max_length`` characters; invisible characters are escaped except those in ``keep``."""
+    text = visible(str(name)[: max_length + 1], keep)
     return text if len(text) <= max_length else f"{text[: max_length - 1]}…"

@@ -37,7 +37,9 @@ def aggregate(
     from palda.io import ReadOptions, read_any_votes, read_gold
     from palda.report import annotator_table, crowd_summary, label_records
 
-    people = None if annotators_output is None else Target.file(annotators_output, force=target.force)
+    people = None
+    if annotators_output is not None:
+        people = Target.file(annotators_output, force=target.force, spreadsheet_safe=target.spreadsheet_safe)
     messages = Messages(quiet=quiet)
     with messages.show_warnings():
         with regular_file(votes) as file:

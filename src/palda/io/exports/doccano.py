@@ -216,7 +216,8 @@ def _in_file(path: str | os.PathLike[str]) -> list[_Source]:
     except DataError:
         raise
     except _BROKEN_ARCHIVE as broken:
-        raise DataError(f"the archive is damaged ({broken}); export it again", file=file_name(path)) from None
+        reason = str(broken)[:100]
+        raise DataError(f"the archive is damaged ({reason}); export it again", file=file_name(path)) from None
 
 
 def _in_archive(content: bytes, name: str) -> list[_Source]:
