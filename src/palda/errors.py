@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
+_MAX_NAME_LENGTH, _MAX_LENGTH = 120, 1000  # characters of a column's name and of a problem; names may be of any length
+
+
+def _cut(text: str, max_length: int) -> str:
+    return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
+
 
 class PaldaError(Exception):
     """An error that the user can correct. The message is one line: what is wrong, and what to do."""
@@ -37,10 +43,11 @@ class DataError(PaldaError, ValueError):
         self, problem: str, *, file: str | None = None, row: int | None = None, column: str | None = None
     ) -> None:
         self.problem, self.file, self.row, self.column = problem, file, row, column
-        location = (file, None if row is None else f"row {row}", None if column is None else f"column {column!r}")
+        name = None if column is None else _cut(repr(column), _MAX_NAME_LENGTH)
+        location = (file, None if row is None else f"row {row}", None if name is None else f"column {name}")
         where = ", ".join(part for part in location if part is not None)
-        message = f"{where}: {problem}" if where else problem
-        super().__init__(" ".join(message.split()))
+        reason = _cut(problem, _MAX_LENGTH)
+        super().__init__(" ".join(f"{where}: {reason}".split() if where else reason.split()))
 
     def __reduce__(self) -> tuple[object, ...]:
         return partial(DataError, file=self.file, row=self.row, column=self.column), (self.problem,)

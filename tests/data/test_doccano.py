@@ -252,6 +252,13 @@ def test_encrypted_and_oddly_packed_archives_are_refused(tmp_path: Path) -> None
     assert "uses an unusual compression" in problem(archive(tmp_path, {"ann.jsonl": "{}"}, zipfile.ZIP_BZIP2))
 
 
+def test_an_archive_with_a_blank_name_is_named_as_damaged(tmp_path: Path) -> None:
+    content = archive(tmp_path, FILES).read_bytes()
+    place = content.index(b"PK\x01\x02") + 28  # length of the name
+    (tmp_path / "e.zip").write_bytes(content[:place] + b"\0\0" + content[place + 2 :])
+    assert "e.zip: the archive is damaged" in problem(tmp_path / "e.zip")
+
+
 def test_a_cut_archive_is_named_as_damaged(tmp_path: Path) -> None:
     path = archive(tmp_path, FILES)
     path.write_bytes(path.read_bytes()[:-40])

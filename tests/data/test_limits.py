@@ -338,3 +338,20 @@ def test_parquet_metadata_of_pandas_is_ignored(tmp_path: Path) -> None:
     parquet.write_table(table.replace_schema_metadata({b"pandas": b'{"index_columns": ["gone"], "columns": 7}'}), path)
     assert [len(chunk.table.frame) for chunk in read_chunks(path, 1)] == [1, 1]
     assert len(read_table(path).frame) == 2
+
+
+def test_text_that_is_not_utf_8_in_a_column_is_found_by_the_reader(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pa.table({"doc": ["d1", "d2"], "text": ["some text", "b"]}), path, compression="none")
+    path.write_bytes(path.read_bytes().replace(b"some text", b"some\xff\xfetxt"))
+    assert "t.parquet: is not a readable Parquet file" in problem(path)
+
+
+def test_a_name_of_any_length_gives_a_message_of_usual_length(tmp_path: Path) -> None:
+    name = "x" * 5000
+    path = write(tmp_path, "v.csv", f"doc,annotator,{name}\nd,a,maybe\n")
+    with pytest.raises(DataError) as caught:
+        read_votes(path)
+    assert str(caught.value).startswith("v.csv, row 2, column 'xxx")
+    assert len(str(caught.value)) < 1500
+    assert caught.value.column == name

@@ -44,13 +44,22 @@ def test_annotators_are_ordered_by_quality_and_verdicts_count_every_vote(
     assert sum(row["vote_share"] for row in verdicts) == pytest.approx(1, abs=1e-3)
 
 
-def test_annotators_with_the_most_votes_are_shown(inputs: ReportInputs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palda.report.annotators.MAX_ANNOTATORS", 7)
+def test_suspicious_annotators_and_those_with_the_most_votes_are_shown(
+    inputs: ReportInputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("palda.report.annotators.MAX_ANNOTATORS", 15)
     monkeypatch.setattr("palda.report.annotators.MAX_HEATMAP_NAMES", 7)
-    largest = np.sort(inputs.model.annotator_quality_["n_votes"])[-7:]
+    quality = inputs.model.annotator_quality_
+    suspicious = quality["verdict"].isin(["adversarial", "spammer"])
+    assert 0 < suspicious.sum() < 15
     parts = report_parts(inputs)
-    assert sorted(row["n_votes"] for row in parts["annotators"]) == largest.tolist()
-    assert parts["agreement"]["names"] == [row["name"] for row in parts["annotators"]]
+    rows = parts["annotators"]
+    assert set(quality["annotator"][suspicious]) <= {row["name"] for row in rows}
+    others = [row["n_votes"] for row in rows if row["verdict"] not in ("adversarial", "spammer")]
+    assert sorted(others) == np.sort(quality["n_votes"][~suspicious])[-len(others) :].tolist()
+    assert len(rows) == 15
+    shown = quality.set_index("annotator")["n_votes"][parts["agreement"]["names"]]
+    assert sorted(shown) == np.sort(quality["n_votes"])[-7:].tolist()
     assert parts["agreement"]["n_all"] == 50
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from palda.report.inputs import ReportInputs
 
 MAX_ANNOTATORS = 500
-"""Rows of the annotator table; those with the most votes are shown."""
+"""Rows of the annotator table: suspicious annotators first, then those with the most votes."""
 
 _MIN_SHARED_LABELS = 20
 """Pairs of annotators with fewer labels in common are not listed by name."""
@@ -28,12 +28,15 @@ _MIN_SHARED_LABELS = 20
 _N_PAIRS = 5  # listed with the highest and with the lowest kappa
 
 
+_SUSPICIOUS = ("adversarial", "spammer")
 _COLUMNS = ["quality", "low", "high", "sensitivity", "specificity", "n_votes", "verdict"]
 
 
 def annotator_rows(inputs: ReportInputs) -> list[dict[str, Any]]:
-    """Annotators in descending order of quality; at most ``MAX_ANNOTATORS``, those with the most votes."""
-    table = _most_active(inputs, MAX_ANNOTATORS)
+    """Annotators in descending order of quality; if they are too many, the suspicious and the most active ones."""
+    table = inputs.model.annotator_quality_
+    order = np.lexsort((-table["n_votes"].to_numpy(), ~table["verdict"].isin(_SUSPICIOUS).to_numpy()))
+    table = table.iloc[np.sort(order[:MAX_ANNOTATORS])].sort_values("quality", ascending=False, kind="stable")
     rows: list[Any] = table[_COLUMNS].round(4).to_dict("records")
     return [{"name": shortened(name), **row} for name, row in zip(table["annotator"], rows, strict=True)]
 

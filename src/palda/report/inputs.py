@@ -42,7 +42,7 @@ class ReportInputs:
     @property
     def has_crowd(self) -> bool:
         """Whether the model was fitted to votes."""
-        return hasattr(self.model, "annotator_quality_")
+        return isinstance(self.model, CrowdPALDA)
 
 
 def report_inputs(model: Any, texts: Any, votes: Any, X: Any, words: Iterable[object] | None) -> ReportInputs:

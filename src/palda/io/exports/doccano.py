@@ -30,7 +30,10 @@ _SUFFIXES = frozenset({".jsonl", ".json", ".csv"})
 _TEXT_FIELDS = ("text", "data", "filename")
 _OWN_FIELDS = ("id", "Comments")
 _LABEL_FIELDS = ("label", "labels", "categories", "cats")
-_BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, struct.error)
+_BROKEN_ARCHIVE = (
+    zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, struct.error, LookupError,
+    ArithmeticError,
+)  # fmt: skip
 
 
 def read_doccano(
