@@ -40,12 +40,11 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model fitted to the first documents, with the consensus and the predictions of as many as the report needs."""
     rng = np.random.default_rng(0)
     votes = large_votes(rng)
-    counts = sparse.random_array(
-        (N_DOCS, N_WORDS), density=0.02, rng=rng, data_sampler=lambda size: np.ones(size), format="csr"
-    )
+    counts = sparse.random_array((N_DOCS, N_WORDS), density=0.02, rng=rng, format="csr")
+    counts.data[:] = 1
     corpus = Corpus(counts.astype(np.int64), names("word", N_WORDS), votes.doc_ids)
     some = slice(0, 300)
-    model = CrowdPALDA(3, label_prior="base_rate", max_iter=1, tol=1e9, random_state=0)
+    model = CrowdPALDA(3, label_prior="base_rate", max_iter=2, tol=1e9, random_state=0)
     model.fit(corpus.take(some), votes.take(some))
     model.doc_ids_ = votes.doc_ids
     model.consensus_ = rng.beta(0.1, 0.4, (N_DOCS, N_CLASSES))
