@@ -174,9 +174,13 @@ def reader_seeds() -> dict[str, list[Files]]:
         "labelstudio-csv": ("e.csv", [records_csv(FLAT)]),
         "doccano-zip": ("e.zip", [doccano_archive()]),
         "doccano-jsonl": ("ann.jsonl", [as_lines(EXAMPLES)]),
+        "doccano-json": ("ann.json", [json.dumps(EXAMPLES).encode()]),
+        "doccano-csv": ("ann.csv", [records_csv(EXAMPLES)]),
         "prodigy": ("e.jsonl", [as_lines(CHOICES), as_lines(CHOICES[:1])]),
         "mturk": ("e.csv", [records_csv(BATCH), records_csv(BATCH[:1])]),
+        "mturk-json": ("e.json", [json.dumps(BATCH).encode()]),
         "toloka": ("e.tsv", [records_csv(POOL, "\t")]),
+        "toloka-json": ("e.json", [json.dumps(POOL).encode()]),
         "reuters": ("r.sgm", [REUTERS]),
     }
     found = {target: [{name: content} for content in contents] for target, (name, contents) in one.items()}
