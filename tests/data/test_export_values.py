@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.fuzz.seeds import BATCH, CHOICES, EXAMPLES, FLAT, TASKS, as_lines
 
 from palda.errors import PaldaError
 from palda.io import read_doccano, read_labelstudio, read_mturk, read_prodigy
 from palda.io.exports import rows as export_rows
-from tests.fuzz.seeds import BATCH, CHOICES, EXAMPLES, FLAT, TASKS, as_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

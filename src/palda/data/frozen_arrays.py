@@ -94,8 +94,9 @@ class Frozen:
 
 def check_unique(names: Strings, kind: str) -> None:
     """Raise for a duplicate name on an axis, and for a name that no file can hold."""
-    if not validation.encodable("".join(names)):
-        broken = next(name for name in names if not validation.encodable(name))
+    texts = [name for name in names if isinstance(name, str)]
+    if not validation.encodable("".join(texts)):
+        broken = next(name for name in texts if not validation.encodable(name))
         raise DataError(f"{kind} {validation.shown(broken)} has half of a surrogate pair; remove that character")
     duplicate = validation.first_duplicate(names) if len(set(names)) < len(names) else None
     if duplicate is not None:
