@@ -25,6 +25,8 @@ _LONE_SURROGATE = re.compile(rf"{_HIGH}(?!{_LOW})|(?<!{_HIGH}){_LOW}")  # or tex
 
 def parse_json(text: str) -> Any:
     """Value of a JSON text; raises ``ValueError`` with a message of one line for anything that is not data."""
+    if text.count('":') - text.count('\\":') > limits.MAX_FIELDS * text.count("{"):  # more names than objects may have
+        raise ValueError(_too_many_fields())
     try:
         value = json.loads(text)
     except RecursionError:
@@ -47,6 +49,10 @@ def check_characters(text: str) -> None:
         ) from None
 
 
+def _too_many_fields() -> str:
+    return f"has an object of more than {limits.MAX_FIELDS:,} fields, the limit"
+
+
 def _too_deep() -> str:
     return f"is nested deeper than {limits.MAX_DEPTH} levels, the limit"
 
@@ -57,7 +63,7 @@ def _check_nesting(value: Any) -> None:
     for _ in range(limits.MAX_DEPTH + 1):
         for item in level:
             if isinstance(item, dict) and len(item) > limits.MAX_FIELDS:
-                raise ValueError(f"has an object of {len(item):,} fields; the limit is {limits.MAX_FIELDS:,}")
+                raise ValueError(_too_many_fields())
         level = [
             inner
             for item in level
