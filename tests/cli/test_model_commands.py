@@ -250,12 +250,13 @@ def test_control_characters_in_names_are_not_printed(palda: Palda, world: World,
     assert "\x1b" not in palda("predict", world.model, tmp_path / "new.csv").out
 
 
-def test_characters_that_cannot_be_encoded_are_escaped(palda: Palda, world: World, tmp_path: Path) -> None:
+def test_half_of_a_surrogate_pair_is_refused_in_one_line(palda: Palda, world: World, tmp_path: Path) -> None:
     (tmp_path / "new.jsonl").write_text('{"doc": "\\ud800", "text": "election"}\n')
     target = tmp_path / "out.csv"
     for arguments in (["--csv"], ["--json"], [], ["-o", target]):
-        assert palda("predict", world.model, tmp_path / "new.jsonl", *arguments).code == 0
-    assert "\\ud800" in target.read_text()
+        line = palda("predict", world.model, tmp_path / "new.jsonl", *arguments).error_line
+        assert "new.jsonl, row 1: cannot be read as JSON: \\ud800 is half of a surrogate pair" in line
+    assert not target.exists()
 
 
 # evaluate
