@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from palda.kernels import active
-
 from palda.data import ArraySpec
+from palda.kernels import active
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
