@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from palda.io import json_rules
-    from palda.io.array_archive import READ_ERRORS, ArrayArchive, allowance
+    from palda.io.array_archive import READ_ERRORS, ArrayArchive
     from palda.io.atomic import TEMPORARY_FILE, FolderLock, replaceable, replacing, reserved, sibling
     from palda.io.corpora import catalog
     from palda.io.corpora.arff import read_arff
@@ -38,7 +38,6 @@ __all__ = [
     "ShardFolder",
     "Sources",
     "Treatment",
-    "allowance",
     "catalog",
     "check_words_state",
     "has_array",
@@ -73,7 +72,7 @@ __all__ = [
 
 # Names are imported on first use: their modules import large packages.
 _MODULES = {
-    "array_archive": ("READ_ERRORS", "ArrayArchive", "allowance"),
+    "array_archive": ("READ_ERRORS", "ArrayArchive"),
     "atomic": ("TEMPORARY_FILE", "FolderLock", "replaceable", "replacing", "reserved", "sibling"),
     "corpora.arff": ("read_arff",),
     "corpora.reuters": ("read_reuters",),
