@@ -103,10 +103,24 @@ def _block_rates(counts: CountRows, lengths: Array, guess: Array) -> Array:
     """
     total = max(float(lengths.sum()), 1.0)
     centred = guess - lengths @ guess / total
-    gram = centred.T @ (lengths[:, None] * centred)
-    gram[np.diag_indices_from(gram)] += _RIDGE * np.trace(gram) / len(gram) + _MIN_MASS * total
-    present = np.linalg.solve(gram, weighted_sums(counts, centred).T)
+    ridge = _RIDGE * float(lengths @ (centred**2).sum(axis=1)) / guess.shape[1] + _MIN_MASS * total
+    if len(guess) < guess.shape[1]:
+        present = _dual_ridge_regression(counts, lengths, centred, ridge)
+    else:
+        gram = centred.T @ (lengths[:, None] * centred)
+        gram[np.diag_indices_from(gram)] += ridge
+        present = np.linalg.solve(gram, weighted_sums(counts, centred).T)
     return np.stack((np.maximum(-present, 0.0), np.maximum(present, 0.0)), axis=1)
+
+
+def _dual_ridge_regression(counts: CountRows, lengths: Array, labels: Array, ridge: float) -> Array:
+    """(classes, words): the same regression by a system of as many equations as documents, if classes are more."""
+    with_words = np.flatnonzero(lengths > 0)
+    scales = np.sqrt(lengths[with_words])[:, None]
+    scaled = scales * labels[with_words]
+    gram = scaled @ scaled.T
+    gram[np.diag_indices_from(gram)] += ridge
+    return scaled.T @ np.linalg.solve(gram, counts[with_words].toarray() / scales)
 
 
 def _distinct_classes(rates: Array, lengths: Array, probs: Array) -> NDArray[np.intp]:
