@@ -78,6 +78,10 @@ def tampers(array: NDArray[Any], spec: ArraySpec) -> Iterator[tuple[str, bytes]]
     yield "records", header_alone(array.shape, "V8") + bytes(8 * array.size)
     yield "huge", header_alone((1 << 40, *array.shape[1:]), array.dtype.str) + array.tobytes()
     yield "no array", b"\x80\x04N."
+    yield (
+        "a header that is not closed",
+        header_alone(array.shape, array.dtype.str).replace(b"}", b"{") + array.tobytes(),
+    )
     if array.size:
         yield from ((f"value {value}", npy(with_first(array, value))) for value in wrong_values(array, spec))
 
@@ -86,7 +90,7 @@ def wrong_values(array: NDArray[Any], spec: ArraySpec) -> Iterator[Any]:
     if array.dtype.kind == "f":
         yield from [np.nan] * (not spec.nan) + [np.inf, -np.inf] * (not spec.infinite)
         if array.dtype == np.float64:
-            yield 1e300
+            yield from [1e300, *([2 * spec.high] * (1 < spec.high < MAX_NUMBER))]
         yield from [-1.0] * (spec.low >= 0 or spec.above is not None)
     elif array.dtype.kind in "iu" and spec.dtype != "uint8":
         yield from [np.iinfo(array.dtype).max] * (spec.below is not None or spec.high < MAX_NUMBER)

@@ -471,3 +471,15 @@ def test_memory_does_not_grow_with_the_folder(tmp_path: Path) -> None:
         [sys.executable, "-c", _STREAM, small, large], env=environment, capture_output=True, text=True, check=True
     )
     assert int(ended.stdout) < size / 5
+
+
+def test_a_shard_file_without_records_is_refused(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    from palda.io.shards.shard_file import mapped_shard
+
+    schema = pa.schema({"id": pa.large_string()})
+    with pa.OSFile(str(tmp_path / "shard-00000.arrow"), "wb") as sink, pa.ipc.new_file(sink, schema):
+        pass
+    with pytest.raises(DataError, match="it has no record batch"):
+        mapped_shard(tmp_path / "shard-00000.arrow")

@@ -40,7 +40,6 @@ def test_damaged_input_files_are_read_or_refused_in_one_line(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="loaders do not check every array and value yet", strict=False)
 def test_damaged_models_shards_checkpoints_and_cells_are_read_or_refused_in_one_line(tmp_path: Path) -> None:
     assert not findings(LOADERS, 750, tmp_path)
 

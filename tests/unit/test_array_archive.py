@@ -67,6 +67,32 @@ def bomb(path: Path, n_bytes: int) -> None:
     path.write_bytes(raw[:directory] + local + central + entry + end)
 
 
+def header(text: bytes) -> bytes:
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"{'descr': '<f8', 'fortran_order': False, 'shape': (2L,)}", b"{'descr': '<f8', 'fortran_order': False, {", b"[("],
+    ids=["of Python 2", "not closed", "no object"],
+)
+def test_a_damaged_header_of_an_array_is_one_line(tmp_path: Path, text: bytes) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("x.npy", header(text) + bytes(16))
+    with (tmp_path / "a.npz").open("rb") as stream, pytest.raises(SchemaError) as caught:
+        ArrayArchive(stream).header("x")
+    assert "\n" not in str(caught.value)
+
+
+def test_arrays_have_the_order_of_c_whatever_the_file_says(tmp_path: Path) -> None:
+    array = np.arange(6.0).reshape(2, 3)
+    np.savez(tmp_path / "a.npz", x=np.asfortranarray(array))
+    with (tmp_path / "a.npz").open("rb") as stream:
+        found = ArrayArchive(stream).read("x")
+    np.testing.assert_array_equal(found, array)
+    assert found.flags.c_contiguous
+
+
 _LOAD = """
 import resource, sys, palda
 palda.load(sys.argv[2])

@@ -478,3 +478,18 @@ def test_unfitted_model_cannot_be_saved(tmp_path: Path) -> None:
     with pytest.raises(NotFittedError):
         PALDA().save(tmp_path / "model.palda")
     assert names_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("names", ["annotators", "doc_ids", "classes"])
+def test_half_of_a_surrogate_pair_in_a_name_is_refused(tmp_path: Path, names: str) -> None:
+    path = tmp_path / "model.palda"
+    fitted("crowd", smoothing=True).save(path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    manifest = json.loads(members["manifest.json"])
+    manifest["state"][names][0] = "\ud800"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in (members | {"manifest.json": json.dumps(manifest).encode()}).items():
+            archive.writestr(name, content)
+    with pytest.raises(ModelFileError, match=f"'{names}' of .* half of a surrogate pair"):
+        palda.load(path)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from palda.io.json_rules import Rule
 
 _ROUNDING = 1e-9
+_MAX_VOTES = 1e12  # of an annotator on a class; sums of such numbers are exact as integers
 _NAMES = json_rules.list_of(json_rules.TEXT)
 
 _STATE: dict[str, Rule] = {
@@ -34,7 +35,7 @@ _STATE: dict[str, Rule] = {
     "classes": json_rules.list_of(json_rules.NAME),
 }
 _OPTIONAL_STATE: dict[str, Rule] = {"vocabulary": _NAMES, "feature_names": _NAMES, "words": json_rules.ANY}
-_CROWD_STATE: dict[str, Rule] = {"annotators": _NAMES, "doc_ids": _NAMES}
+_CROWD_STATE: dict[str, Rule] = dict.fromkeys(("annotators", "doc_ids"), json_rules.list_of(json_rules.UNICODE))
 
 _FIT_ARRAYS: Schema = {
     "lower_bounds": ArraySpec(("iterations",), infinite=True),
@@ -100,7 +101,7 @@ def _crowd_arrays(settings: Mapping[str, Any]) -> Schema:
     return {
         **prefixed("annotators", belief_arrays(rate_shape)),
         "consensus": ArraySpec(("documents", "classes"), low=-_ROUNDING, high=1.0 + _ROUNDING),
-        "vote_counts": ArraySpec(("annotators", *rate_shape, 2), low=-_ROUNDING),
+        "vote_counts": ArraySpec(("annotators", *rate_shape, 2), low=-_ROUNDING, high=_MAX_VOTES),
         "vote_log_likelihoods": ArraySpec(("turns",), infinite=True),
         **_VOTES,
     }

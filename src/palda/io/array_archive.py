@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
+import warnings
 import zipfile
 import zlib
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
@@ -121,7 +123,7 @@ class ArrayArchive:
                 if digest is not None:
                     digest.update(part)
             member.read(1)  # the end, where the checksum is compared
-        return array.T if is_fortran else array
+        return np.ascontiguousarray(array.T) if is_fortran else array
 
     def read_all(
         self, schema: Schema, sizes: Mapping[str, int], digests: Mapping[str, Any] | None = None
@@ -144,7 +146,12 @@ def _read_header(member: Any) -> tuple[Header, bool]:
     version = np.lib.format.read_magic(member)
     if version not in _HEADER_READERS:
         raise SchemaError(f"an array has the unknown format version {version}")
-    shape, is_fortran, dtype = _HEADER_READERS[version](member)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)  # a header written by Python 2: palda never did
+            shape, is_fortran, dtype = _HEADER_READERS[version](member)
+    except (UserWarning, TokenError):
+        raise SchemaError("the header of an array is damaged") from None
     if dtype.hasobject or dtype.itemsize == 0 or not all(type(length) is int and length >= 0 for length in shape):
         raise SchemaError("an array has a type or shape that is not allowed")
     return Header(dtype, shape), is_fortran

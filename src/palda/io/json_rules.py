@@ -25,6 +25,14 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class Rule(NamedTuple):
     """What a value may be, in words for a message, and the test for it."""
 
@@ -96,7 +104,8 @@ DIGEST = Rule(
     "a SHA-256 digest",
     lambda value: type(value) is str and len(value) == 64 and set(value) <= set("0123456789abcdef"),
 )
-NAME = either(TEXT, integer(-MAX_INTEGER))
+UNICODE = Rule("a string without half of a surrogate pair", lambda value: type(value) is str and _is_encodable(value))
+NAME = either(UNICODE, integer(-MAX_INTEGER))
 NUMBER_OR_INFINITE = either(number(), NON_FINITE)
 
 

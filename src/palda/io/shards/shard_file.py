@@ -119,7 +119,10 @@ def _only_batch(content: pa.Buffer) -> pa.RecordBatch:
     if content[: len(_MAGIC)].to_pybytes() != _MAGIC or content[-len(_MAGIC) :].to_pybytes() != _MAGIC:
         raise ValueError("not a whole Arrow file")
     messages = pa.ipc.MessageReader.open_stream(content.slice(8))
-    first, second = messages.read_next_message(), messages.read_next_message()
+    try:
+        first, second = messages.read_next_message(), messages.read_next_message()
+    except StopIteration:
+        raise ValueError("it has no record batch") from None
     if (first.type, second.type) != ("schema", "record batch"):
         raise ValueError(f"{first.type} and {second.type} instead of a schema and a record batch")
     if _is_compressed(second.metadata):
