@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 
+_MAX_REASON_LENGTH = 200
 _MAX_NAME_LENGTH, _MAX_LENGTH = 120, 1000  # characters of a column's name and of a problem; names may be of any length
 
 
 def _cut(text: str, max_length: int) -> str:
     return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
+
+
+def reason_of(error: BaseException) -> str:
+    """Message of another package's exception for a message of ours: one line of usual length, never empty."""
+    return _cut(" ".join(str(error).split()), _MAX_REASON_LENGTH) or type(error).__name__
 
 
 class PaldaError(Exception):

@@ -66,8 +66,11 @@ def _model(path: Path, trusted: Any = None) -> None:
         model.votes_.per_pair()
 
 
+_ROUNDING = 1e-9  # as in the schema of model files
+
+
 def _require_probabilities(values: Any) -> None:
-    if not ((values >= 0) & (values <= 1)).all():
+    if not ((values >= -_ROUNDING) & (values <= 1 + _ROUNDING)).all():
         raise AssertionError("a loaded model gives values that are no probabilities")
 
 

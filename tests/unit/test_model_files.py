@@ -493,3 +493,11 @@ def test_half_of_a_surrogate_pair_in_a_name_is_refused(tmp_path: Path, names: st
             archive.writestr(name, content)
     with pytest.raises(ModelFileError, match=f"'{names}' of .* half of a surrogate pair"):
         palda.load(path)
+
+
+def test_a_damaged_member_name_of_any_length_gives_a_message_of_usual_length(tmp_path: Path, saved: bytes) -> None:
+    place = saved.index(b"PK\x03\x04", 40) + 26  # length of the second member's name
+    (tmp_path / "model.palda").write_bytes(saved[:place] + (3000).to_bytes(2, "little") + saved[place + 2 :])
+    with pytest.raises(ModelFileError) as caught:
+        palda.load(tmp_path / "model.palda")
+    assert len(str(caught.value)) < 500

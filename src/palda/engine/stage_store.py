@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 import numpy as np
 
 from palda.engine.stage_records import MAX_JSON_BYTES, STATE, RecordSchema, StageRecord, read_record
-from palda.errors import PaldaError, PaldaWarning
+from palda.errors import PaldaError, PaldaWarning, reason_of
 from palda.io import READ_ERRORS, TEMPORARY_FILE, FolderLock, open_regular, replacing
 
 if TYPE_CHECKING:
@@ -191,8 +191,7 @@ class FolderStageStore(StageStore):
                 self._in_progress = False
                 return result
         except READ_ERRORS as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            self._warn(f"{path}: is damaged ({reason}); recomputing this part of the fit")
+            self._warn(f"{path}: is damaged ({reason_of(error)}); recomputing this part of the fit")
             del self._files[stage.number]
             return None
         self._warn(f"{path}: checkpoint does not match this fit; recomputing from here")

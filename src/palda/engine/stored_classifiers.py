@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
-from palda.errors import PaldaError
+from palda.errors import PaldaError, reason_of
 from palda.io import ArrayArchive
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ def restore_classifiers(blob: bytes, trusted: Iterable[str] = ()) -> Any:
         untrusted = sorted(set(skops_io.get_untrusted_types(data=blob)) - set(also_trusted))
         restored = None if untrusted else skops_io.loads(blob, trusted=also_trusted)
     except Exception as error:  # noqa: BLE001 - whatever skops and scikit-learn raise on a damaged file
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise StoredClassifierError(f"the model's classifier cannot be restored ({reason})") from None
+        raise StoredClassifierError(f"the model's classifier cannot be restored ({reason_of(error)})") from None
     if untrusted:
         raise StoredClassifierError(
             f"the model's classifier contains types that are not trusted: {', '.join(untrusted)}; "

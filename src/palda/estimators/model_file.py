@@ -14,7 +14,7 @@ import numpy as np
 
 from palda import __version__
 from palda.data import SchemaError, shown
-from palda.errors import PaldaError
+from palda.errors import PaldaError, reason_of
 from palda.estimators.model_schema import model_schema
 from palda.io import READ_ERRORS, ArrayArchive, json_rules, replacing
 
@@ -93,18 +93,14 @@ def load_state(path: str | os.PathLike[str], schema_of: SchemaOfState = model_sc
     except FileNotFoundError:
         raise ModelFileError(f"{name}: there is no such file") from None
     except (SchemaError, json_rules.ValueRuleError) as wrong:
-        raise ModelFileError(f"{name}: not a complete model ({_one_line(wrong)})") from None
+        raise ModelFileError(f"{name}: not a complete model ({reason_of(wrong)})") from None
     except OSError as refused:
         raise ModelFileError(f"{name}: cannot be read: {refused.strerror or refused}") from refused
     except READ_ERRORS as broken:
         raise ModelFileError(
-            f"{name}: is not a palda model, or is damaged or truncated ({_one_line(broken)})"
+            f"{name}: is not a palda model, or is damaged or truncated ({reason_of(broken)})"
         ) from None
     return SavedModel(arrays, state, manifest["versions"])
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _check_members(archive: ArrayArchive, digests: Mapping[str, Any]) -> None:
@@ -161,4 +157,4 @@ def _manifest(archive: ArrayArchive, name: str) -> dict[str, Any]:
     try:
         return json_rules.check_object(manifest, _RULES, name="the manifest")
     except json_rules.ValueRuleError as wrong:
-        raise ModelFileError(f"{name}: the manifest is damaged ({_one_line(wrong)})") from None
+        raise ModelFileError(f"{name}: the manifest is damaged ({reason_of(wrong)})") from None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 import numpy as np
 
 from palda.data import SourceLocation
-from palda.errors import DataError
+from palda.errors import DataError, reason_of
 from palda.io import limits
 from palda.io.csv_files import check_width, csv_dialect, csv_header, csv_rows, csv_table, text_lines
 from palda.io.files import Table, check_header, file_name, open_bytes, read_text
@@ -140,8 +140,7 @@ def _parquet_errors(name: str) -> Iterator[None]:
     except DataError:
         raise
     except (pa.ArrowException, *_DAMAGE) as broken:
-        reason = next(iter(str(broken).split("\n")), "") or type(broken).__name__
-        raise DataError(f"is not a readable Parquet file: {reason[:200]}", file=name) from None
+        raise DataError(f"is not a readable Parquet file: {reason_of(broken)}", file=name) from None
 
 
 _DAMAGE = (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, MemoryError, RuntimeError)

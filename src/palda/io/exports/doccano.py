@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from palda.data import validation
-from palda.errors import DataError, PaldaWarning
+from palda.errors import DataError, PaldaWarning, reason_of
 from palda.io import limits
 from palda.io.csv_files import csv_rows
 from palda.io.exports.rows import ABSTAINED, Answer, Export, Row, class_names, field_names, is_empty
@@ -219,8 +219,9 @@ def _in_file(path: str | os.PathLike[str]) -> list[_Source]:
     except DataError:
         raise
     except _BROKEN_ARCHIVE as broken:
-        reason = str(broken)[:100]
-        raise DataError(f"the archive is damaged ({reason}); export it again", file=file_name(path)) from None
+        raise DataError(
+            f"the archive is damaged ({reason_of(broken)}); export it again", file=file_name(path)
+        ) from None
 
 
 def _in_archive(content: bytes, name: str) -> list[_Source]:

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from palda.errors import DataError
+from palda.errors import DataError, reason_of
 from palda.io import json_rules
 from palda.io.atomic import replacing
 from palda.io.regular_files import open_regular
@@ -113,8 +113,7 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         return _manifest(content)
     except json_rules.ValueRuleError as broken:
-        reason = " ".join(str(broken).split())
-        raise DataError(f"is damaged ({reason}); write the folder again", file=str(path)) from None
+        raise DataError(f"is damaged ({reason_of(broken)}); write the folder again", file=str(path)) from None
 
 
 _SIZE = json_rules.integer(0, 2**48)

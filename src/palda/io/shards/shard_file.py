@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palda.data import ArraySpec, check_arrays
-from palda.errors import DataError
+from palda.errors import DataError, reason_of
 from palda.io.regular_files import open_regular
 
 if TYPE_CHECKING:
@@ -97,8 +97,9 @@ def _damage_reported(path: Path) -> Iterator[None]:
         AttributeError,
         struct.error,
     ) as wrong:
-        reason = " ".join(str(wrong).split())
-        raise DataError(f"is damaged or cut short ({reason}); write the folder again", file=str(path)) from None
+        raise DataError(
+            f"is damaged or cut short ({reason_of(wrong)}); write the folder again", file=str(path)
+        ) from None
     except OSError as refused:
         raise DataError(f"cannot be read: {refused.strerror or refused}", file=str(path)) from refused
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from palda.data import ArraySpec, Schema, prefixed
 from palda.engine import RecordSchema, Stage, StageRecord, Threads, add_prefix, restore_classifiers, strip_prefix
-from palda.errors import DataError, PaldaError
+from palda.errors import DataError, PaldaError, reason_of
 from palda.models.classifier.calibration import (
     MIN_TO_LEARN,
     PLATT_ARRAYS,
@@ -78,7 +78,7 @@ class ExternalClassifier:
         try:
             log_odds = self.log_odds(document)
         except Exception as error:  # noqa: BLE001 - whatever a damaged classifier raises
-            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            reason = reason_of(error)
             raise DataError(f"the classifier cannot predict ({reason})") from None
         if log_odds.shape != (1, len(self.base_rates)) or not np.isfinite(log_odds).all():
             raise DataError("the classifier does not predict a probability per class")
