@@ -109,7 +109,7 @@ def _block_rates(counts: CountRows, lengths: Array, guess: Array) -> Array:
     else:
         gram = centred.T @ (lengths[:, None] * centred)
         gram[np.diag_indices_from(gram)] += ridge
-        present = np.linalg.solve(gram, weighted_sums(counts, centred).T)
+        present = np.asarray(np.linalg.solve(gram, weighted_sums(counts, centred).T), dtype=np.float64)
     return np.stack((np.maximum(-present, 0.0), np.maximum(present, 0.0)), axis=1)
 
 
