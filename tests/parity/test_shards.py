@@ -94,6 +94,14 @@ def test_more_shards_than_documents_leave_no_shard_without_documents() -> None:
     assert all(len(shard.known) for shard in shards)
 
 
+def test_shards_in_memory_are_views_of_one_table() -> None:
+    shards = cut_shards(WORLD.corpus.counts.astype(np.float64), WORLD.labels, None, 4)
+    first, last = shards[0].bags, shards[-1].bags
+    assert first.words.base is last.words.base is not None
+    assert first.counts.base is last.counts.base is not None
+    assert first.starts[0] == last.starts[0] == 0
+
+
 def test_shards_have_about_the_same_number_of_entries() -> None:
     shards = cut_shards(WORLD.corpus.counts, WORLD.labels, None, 4)
     sizes = [len(shard.bags.words) for shard in shards]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from joblib import Parallel, delayed
 
-from palda.engine import Threads, resolve_n_jobs
+from palda.engine import Threads, resolve_n_jobs, tree_sum
 
 
 def slow_square(number: int) -> int:
@@ -96,3 +99,12 @@ def test_one_thread_is_used_inside_another_process_pool() -> None:
     resolved = Parallel(n_jobs=2, backend="loky")(delayed(resolve_on_four_cores)(asked) for asked in (None, None, 2))
     assert resolved == [1, 1, 2]
     assert resolve_on_four_cores(None) == 4
+
+
+def test_sums_are_freed_without_the_garbage_collector() -> None:
+    gc.disable()
+    try:
+        total = weakref.ref(tree_sum(np.ones(3) for _ in range(20)))
+        assert total() is None
+    finally:
+        gc.enable()

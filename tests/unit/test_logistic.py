@@ -38,6 +38,7 @@ from palda.models.classifier import (
     logistic_loss,
     tf_idf,
 )
+from palda.models.classifier.lbfgs import StepHistory
 
 Array = NDArray[np.float64]
 
@@ -155,6 +156,46 @@ def test_a_warm_start_ends_at_the_same_optimum() -> None:
     np.testing.assert_allclose(solve(words, labels, start=start), solve(words, labels), atol=1e-5)
 
 
+def test_steps_of_an_earlier_fit_save_iterations_and_lead_to_the_same_optimum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counts, labels = documents()
+    words = sparse.csr_array(counts, dtype=np.float64)
+    blocks, _ = cut_blocks(Features(words, None, None, None), labels, None, np.zeros(N_DOCS, dtype=np.int64))
+    passes = []
+    total = Threads.total
+    monkeypatch.setattr(Threads, "total", lambda *arguments: passes.append(1) or total(*arguments))
+    history, places = StepHistory(N_CLASSES, N_WORDS + 1, np.float64), np.arange(N_CLASSES)
+
+    def fit(penalty: float, start: Array, history: StepHistory | None) -> tuple[Array, int]:
+        before, limits, problems = len(passes), LbfgsLimits(tolerance=1e-9), one_per_class(N_CLASSES)
+        arguments = (blocks, problems, ridge(N_WORDS, penalty), start, Threads(), limits)
+        coef = fit_columns(*arguments, history=history, places=places)
+        return coef, len(passes) - before
+
+    first, _ = fit(3.0, np.zeros((N_WORDS + 1, N_CLASSES)), history)
+    with_steps, n_with = fit(1.0, first, history)
+    without, n_without = fit(1.0, first, None)
+    assert n_with < n_without
+    np.testing.assert_allclose(with_steps, without, atol=1e-3)
+
+
+def test_steps_follow_a_change_of_the_penalties() -> None:
+    rng = np.random.default_rng(0)
+    history, problems = StepHistory(3, 5, np.float64), np.array([0, 2])
+    move, change = rng.normal(size=(2, 5)), rng.normal(size=(2, 5))
+    history.set_penalties(problems, np.full((2, 5), 2.0))
+    history.add(problems, move, change + 2.0 * move)
+    penalties = np.tile([0.5, 0.5, 7.0, 7.0, 0.0], (2, 1))
+    history.set_penalties(problems, penalties)
+    ring, newest = history.ring, history.ring.newest[0]
+    expected = change + penalties * move
+    np.testing.assert_allclose(ring.changes[newest, problems], expected)
+    products = np.sum(move * expected, axis=1)
+    np.testing.assert_allclose(ring.inverse[newest, problems], np.where(products > 0, 1.0 / products, 0.0))
+    assert not ring.inverse[:, 1].any()
+
+
 def test_groups_of_columns_are_fitted_as_if_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     counts, labels = documents()
     words = sparse.csr_array(counts, dtype=np.float64)
@@ -235,6 +276,26 @@ def test_a_class_with_few_positives_shares_the_slope_and_one_with_none_has_its_b
     assert expit(platt.apply(scores)[:, 1]).sum() == pytest.approx(6, abs=1.5)
     assert platt.slope[2] == 0
     np.testing.assert_allclose(platt.apply(scores)[:, 2], logit(0.5 / 501))
+
+
+def test_likelihoods_in_blocks_equal_those_of_all_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    scores, targets, weights = rng.normal(size=(50, 3)), rng.random((50, 3)), rng.random((50, 3))
+    platt = fit_platt(scores, targets, weights)
+    whole = log_likelihoods(platt.apply(scores), targets, weights)
+    monkeypatch.setattr(calibration, "_DOCS_PER_BLOCK", 7)
+    np.testing.assert_allclose(platt.log_likelihoods(scores, targets, weights), whole)
+    ones = platt.log_likelihoods(scores, targets, np.ones_like(targets))
+    np.testing.assert_allclose(platt.log_likelihoods(scores, targets, None), ones)
+
+
+def test_a_recalibration_of_some_documents_equals_one_of_them_alone() -> None:
+    rng = np.random.default_rng(0)
+    scores, targets, rows = rng.normal(size=(90, 3)), rng.random((90, 3)), np.arange(0, 90, 2)
+    some, alone = fit_platt(scores, targets, None, rows=rows), fit_platt(scores[rows], targets[rows], None)
+    assert np.array_equal(some.slope, alone.slope)
+    assert np.array_equal(some.offset, alone.offset)
+    assert some.limit == alone.limit
 
 
 def test_negative_slopes_are_replaced_by_the_base_rate() -> None:

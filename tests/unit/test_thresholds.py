@@ -143,3 +143,9 @@ def test_a_threshold_above_1_leaves_a_probability_of_1_unflagged() -> None:
 def test_invalid_input_is_refused(targets: Any, probs: Any, measure: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         choose_thresholds(targets, probs, measure)
+
+
+def test_unknown_targets_are_not_changed_in_place() -> None:
+    targets, probs = np.array([[1.0, -1.0], [0.0, 1.0]]), np.array([[0.9, 0.2], [0.1, 0.7]])
+    choose_thresholds(targets, probs)
+    assert targets[0, 1] == -1.0

@@ -43,20 +43,8 @@ class Engine(Protocol):
 def tree_sum(parts: Iterable[R]) -> R:
     """Sum of ``FAN_IN`` neighbours at a time, then of ``FAN_IN`` of these sums, and so on."""
     levels: list[tuple[Any, int]] = []
-
-    def add(part: Any, level: int) -> None:
-        if level == len(levels):
-            levels.append((None, 0))
-        subtotal, n_added = levels[level]
-        total, n_added = (part if n_added == 0 else subtotal + part), n_added + 1
-        if n_added < FAN_IN:
-            levels[level] = total, n_added
-            return
-        levels[level] = None, 0
-        add(total, level + 1)
-
     for part in parts:
-        add(part, 0)
+        _add_part(levels, part, 0)
     level = 0
     while level < len(levels):
         subtotal, n_added = levels[level]
@@ -65,9 +53,22 @@ def tree_sum(parts: Iterable[R]) -> R:
             return total
         if n_added:
             levels[level] = None, 0
-            add(subtotal, level + 1)
+            _add_part(levels, subtotal, level + 1)
         level += 1
     raise ValueError("there is nothing to add")
+
+
+def _add_part(levels: list[tuple[Any, int]], part: Any, level: int) -> None:
+    """Add a part to the subtotal of a level; a complete subtotal becomes a part of the next level."""
+    if level == len(levels):
+        levels.append((None, 0))
+    subtotal, n_added = levels[level]
+    total, n_added = (part if n_added == 0 else subtotal + part), n_added + 1
+    if n_added < FAN_IN:
+        levels[level] = total, n_added
+        return
+    levels[level] = None, 0
+    _add_part(levels, total, level + 1)
 
 
 def resolve_n_jobs(n_jobs: int | None) -> int:

@@ -212,7 +212,8 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
         self._prior, self._past, self.temper_ = result.prior, summarize_past(data.counts, result), result.temperature
         self._keep_topics(result.topics)
         self._params = replace(self._params, annotators=result.belief)
-        targets = np.where(result.weights > 0, result.label_probs, np.nan)
+        all_known = bool(result.weights.all())
+        targets = result.label_probs if all_known else np.where(result.weights > 0, result.label_probs, np.nan)
         if result.prior is None:
             self.thresholds_ = self._choose_thresholds(targets[:0], targets[:0])
         else:

@@ -8,7 +8,7 @@ each target is averaged with it: the targets of a class with n expected positive
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -63,11 +63,13 @@ def choose_thresholds(targets: Any, probs: Any, measure: Measure = "micro_f1") -
     array([0.305])
     """
     soft, table = _tables(targets, probs, measure)
-    known = ~np.isnan(soft)
-    n_positive = np.where(known, soft, 0.0).sum(axis=0)
+    n_positive = np.nansum(soft, axis=0)
     weight = n_positive / (n_positive + PRIOR_POSITIVES)
-    mixed = np.where(known, weight * soft + (1.0 - weight) * table, np.nan)
-    chosen, common = _CHOOSERS[measure](np.asfortranarray(mixed), np.asfortranarray(table))  # read class by class
+    mixed = weight * soft  # NaN where unknown
+    for i, share in enumerate(1.0 - weight):
+        mixed[:, i] += share * table[:, i]
+    chosen, common = _CHOOSERS[measure](mixed, table)
+    del mixed
     candidates = (chosen, np.full(len(chosen), common), np.full(len(chosen), _HALF))
     reached = [_measure(soft, table, cuts, measure) for cuts in candidates]
     if np.isnan(reached[0]) or reached[0] >= reached[2]:
@@ -108,11 +110,12 @@ def _tables(targets: Any, probs: Any, measure: Measure) -> tuple[Floats, Floats]
     if measure not in _CHOOSERS:
         raise DataError(f"measure is {measure!r}; choose from {', '.join(map(repr, _CHOOSERS))}")
     table = probability_table(probs)
-    soft = np.array(targets.toarray() if hasattr(targets, "toarray") else targets, dtype=np.float64)
+    soft = np.asarray(targets.toarray() if hasattr(targets, "toarray") else targets, dtype=np.float64)
     soft = soft[:, np.newaxis] if soft.ndim == 1 else soft
     if soft.shape != table.shape:
         raise DataError(f"targets have shape {soft.shape}, probs {table.shape}; they must be equal")
-    soft[soft == -1.0] = np.nan
+    if (unknown := soft == -1.0).any():
+        soft = np.where(unknown, np.nan, soft)
     inside = ~((soft < 0.0) | (soft > 1.0))
     check_cells(soft, inside, "targets", "give labels or probabilities, -1 or NaN where unknown")
     return soft, table
@@ -147,7 +150,8 @@ class _Ranking:
         order = rows[np.argsort(-probs[rows], kind="stable")]
         ranked = probs[order]
         steps = np.flatnonzero(ranked[1:] < ranked[:-1]) + 1
-        return cls(order, ranked, np.concatenate(([0], steps, [len(order)])) if len(order) else np.zeros(1, np.intp))
+        n_flagged = np.concatenate(([0], steps, [len(order)])) if len(order) else np.zeros(1, np.intp)
+        return cls(order, ranked, n_flagged)
 
     def sums_at_cuts(self, values: Floats) -> Floats:
         """Sum of values over the flagged documents of each cut."""
@@ -170,10 +174,12 @@ def _rankings(soft: Floats, probs: Floats) -> list[_Ranking]:
 
 def _for_micro_f1(soft: Floats, probs: Floats) -> tuple[Floats, float]:
     """Exact maximum by Dinkelbach's method: iterate the cuts that maximise 2 hits - F flags, and F."""
-    rankings = _rankings(soft, probs)
-    present = np.nan_to_num(soft)
-    hits = [ranking.sums_at_cuts(column) for ranking, column in zip(rankings, present.T, strict=True)]
-    total, best = present.sum(), 0.0
+    rankings, hits, total, best = [], [], 0.0, 0.0
+    for column, target in zip(probs.T, soft.T, strict=True):
+        present, ranking = np.nan_to_num(target), _Ranking.of(column, ~np.isnan(target))
+        hits.append(ranking.sums_at_cuts(present))
+        rankings.append(replace(ranking, order=np.empty(0, np.intp)))  # not needed any more
+        total += float(present.sum())
     cuts = [0] * len(rankings)
     for _ in range(_MAX_ITER):
         cuts = [int(np.argmax(2.0 * hit - best * rank.n_flagged)) for rank, hit in zip(rankings, hits, strict=True)]

@@ -38,6 +38,7 @@ _OFFSET_PRECISION = 0.01  # weak: the offset decides how many documents are expe
 _MAX_STEPS = 50
 _TOLERANCE = 1e-4  # of a Newton step in slope or offset
 _ROUNDING = 1e-12
+_DOCS_PER_BLOCK = 4096
 
 PLATT_ARRAYS = {
     "slope": ArraySpec(("classes",)),
@@ -62,6 +63,15 @@ class Platt:
     def apply(self, scores: Array) -> Array:
         """Log-odds of scores (documents, classes)."""
         return np.clip(self.slope * scores + self.offset, -self.limit, self.limit)
+
+    def log_likelihoods(self, scores: Array, targets: Array, weights: Array | None) -> Array:
+        """(classes,): log-likelihood of the targets under recalibrated scores, a block of documents at a time."""
+        total = np.zeros(scores.shape[1])
+        for first in range(0, len(scores), _DOCS_PER_BLOCK):
+            rows = slice(first, first + _DOCS_PER_BLOCK)
+            own_weights = None if weights is None else weights[rows]
+            total += log_likelihoods(self.apply(scores[rows]), targets[rows], own_weights)
+        return total
 
     def take(self, classes: NDArray[Any]) -> Platt:
         """The recalibration of some classes."""

@@ -47,6 +47,7 @@ _TYPICAL_KAPPA = 0.6  # κ with which profiles are first fitted
 _SHARES = (0.25, 0.5, 0.75, 1.0)  # of the profiles, besides 0
 _MAX_ROUNDS, _TOL = 50, 1e-5  # of EM over profiles
 _MAX_REFIT_ROUNDS, _TRIAL_TOL = 10, 3e-5  # of EM over profiles for another κ, and for any candidate in a trial
+_DOCS_PER_BLOCK = 4096  # whose log-odds are computed at a time
 _MIN_PROB = 1e-9  # distance of probabilities from 0 and 1 before their logit is taken
 _MIN_SCORE_PROB = 1e-6  # the same for probabilities that are scored
 
@@ -104,10 +105,18 @@ class Combination:
 
     def log_odds(self, classifier: Array) -> Array:
         """Log-odds (documents, classes) without votes, from the classifier's log-odds (maths, eq. 52)."""
+        if self.n_profiles > 1 and self.share == 0.0:
+            return classifier
+        log_odds = np.empty_like(classifier)
+        for first in range(0, len(classifier), _DOCS_PER_BLOCK):
+            rows = slice(first, first + _DOCS_PER_BLOCK)
+            log_odds[rows] = self._mixture(classifier[rows])
+        return log_odds
+
+    def _mixture(self, classifier: Array) -> Array:
+        """Log-odds of some documents."""
         if self.n_profiles == 1:
             mixture = self.base + self.evidence(classifier)
-        elif self.share == 0.0:
-            return classifier
         else:
             unknown = np.full(classifier.shape, -1, dtype=np.int8)
             probs = profile_e_step(self.evidence(classifier), unknown, self.profiles).label_probs

@@ -13,7 +13,6 @@ from palda.models.classifier.calibration import (
     MIN_TO_LEARN,
     base_log_odds,
     fit_platt,
-    log_likelihoods,
     minority_counts,
 )
 from palda.models.classifier.features import cut_blocks
@@ -163,14 +162,17 @@ class TrainingSet:
 
     def out_of_fold(self, coef: Array) -> Array:
         """Scores (documents, classes), each by the model without the document's fold."""
-        parts = self.settings.engine.each(scores_without_fold, self.blocks, coef)
-        scores = np.empty((len(self.targets), coef.shape[2]))
-        scores[self.order] = np.concatenate(list(parts))
+        scores, first = np.empty((len(self.targets), coef.shape[2])), 0
+        for part in self.settings.engine.each(scores_without_fold, self.blocks, coef):
+            scores[self.order[first : first + len(part)]] = part
+            first += len(part)
         return scores
 
     def out_of_fold_likelihoods(self, coef: Array, classes: Indices, start: Platt | None) -> tuple[Array, Platt]:
         """Log-likelihoods (classes,) of recalibrated out-of-fold scores of some classes, and the recalibration."""
-        scores, targets = self.out_of_fold(coef), self.targets[:, classes]
-        weights = None if self.weights is None else self.weights[:, classes]
+        scores, targets, weights = self.out_of_fold(coef), self.targets, self.weights
+        if len(classes) < targets.shape[1]:
+            targets = targets.take(classes, axis=1)
+            weights = None if weights is None else weights.take(classes, axis=1)
         platt = fit_platt(scores, targets, weights, start)
-        return log_likelihoods(platt.apply(scores), targets, weights), platt
+        return platt.log_likelihoods(scores, targets, weights), platt

@@ -101,13 +101,17 @@ def cut_shards(
     n_shards: int | None = None,
     fixed_log_odds: Array | None = None,
 ) -> list[DocumentShard]:
-    """Shards with about equal numbers of entries; the cuts depend on the data alone, not on the machine."""
+    """Shards with about equal numbers of entries; the cuts depend on the data alone, not on the machine.
+
+    Shards of counts in memory are views of one table.
+    """
     shards = []
+    bags = bags_of(sparse.csr_array(counts)) if in_memory(counts) else None
     for start, stop in shard_ranges(counts, n_shards):
         rows = slice(start, stop)
         shards.append(
             DocumentShard(
-                bags_of(sparse.csr_array(counts[rows])) if in_memory(counts) else _StoredRows(counts, rows),
+                _StoredRows(counts, rows) if bags is None else _take_bags(bags, rows),
                 np.require(known[rows], np.int8, ["C", "W"]),
                 votes.take(rows) if isinstance(votes, Votes) else None if votes is None else _StoredRows(votes, rows),
                 None if fixed_log_odds is None else fixed_log_odds[rows],
@@ -139,6 +143,13 @@ def bags_of(counts: Counts) -> Bags:
         np.require(counts.indices, np.int32, ["C", "W"]),
         np.require(counts.data, np.float64, ["C", "W"]),
     )
+
+
+def _take_bags(bags: Bags, rows: slice) -> Bags:
+    """Words of neighbouring documents, without a copy."""
+    starts = bags.starts[rows.start : rows.stop + 1]
+    entries = slice(starts[0], starts[-1])
+    return Bags(starts - starts[0], bags.words[entries], bags.counts[entries])
 
 
 def concatenate_bags(parts: Sequence[Bags]) -> Bags:
