@@ -8,10 +8,12 @@ documents, added in the order of the blocks.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from palda.engine import Threads
 from palda.kernels import SoftLabels, active
 from palda.models.classifier.lbfgs import StepHistory, minimise, row_dots
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     Indices: TypeAlias = NDArray[np.int64]
     Blocks: TypeAlias = Sequence[Block | StoredBlock]
 
-_COEF_PER_GROUP = 1 << 20  # coefficients that are optimised together: L-BFGS holds about twenty copies
+_COEF_PER_GROUP = 1 << 18  # coefficients that are optimised together, each group in a thread of its own
 _VECTOR = 8  # single-precision numbers that AVX2 handles at a time
 _MIN_CURVATURE = 1e-6  # intercepts have no penalty, and the loss of a certain class has no curvature
 
@@ -74,18 +76,23 @@ def fit_columns(
     in which these problems are at ``places``; the steps of this fit are added.
     """
     n_coef, n_problems = start.shape
-    width = max(1, _COEF_PER_GROUP // n_coef)
-    fitted = start.copy()
-    for first in range(0, n_problems, width):
-        columns = slice(first, first + width)
-        rows = [np.ascontiguousarray(table[:, columns].T) for table in (penalties, start)]
-        own_centre = np.zeros_like(rows[0]) if centre is None else np.ascontiguousarray(centre[:, columns].T)
-        group = _Group(blocks, problems.take(columns), rows[0], own_centre, engine)
+    n_groups = max(1, -(-start.size // _COEF_PER_GROUP))
+    cuts = [n_problems * k // n_groups for k in range(n_groups + 1)]
+
+    def fit(columns: slice) -> Array:
+        own_start, own_penalties = (np.ascontiguousarray(table[:, columns].T) for table in (start, penalties))
+        own_centre = np.zeros_like(own_start) if centre is None else np.ascontiguousarray(centre[:, columns].T)
+        group = _Group(blocks, problems.take(columns), own_penalties, own_centre, engine)
         if history is None or places is None:
-            own_history, own_places = StepHistory(len(rows[1]), n_coef, limits.dtype), np.arange(len(rows[1]))
-        else:
-            own_history, own_places = history, places[columns]
-        fitted[:, columns] = group.fit(rows[1], limits, own_history, own_places).T
+            return group.fit(
+                own_start, limits, StepHistory(len(own_start), n_coef, limits.dtype), np.arange(len(own_start))
+            )
+        return group.fit(own_start, limits, history, places[columns])
+
+    fitted, groups = start.copy(), [slice(*edges) for edges in pairwise(cuts)]
+    rows = engine.map(fit, groups) if isinstance(engine, Threads) else map(fit, groups)
+    for columns, coef in zip(groups, rows, strict=True):
+        fitted[:, columns] = coef.T
     return fitted
 
 
