@@ -183,5 +183,7 @@ def test_the_temperature_depends_on_the_words_of_the_held_out_documents_alone() 
 
 
 def test_at_most_a_thousand_documents_choose_the_temperature() -> None:
-    assert len(temperature_sample(np.arange(5000))) <= 1000
-    np.testing.assert_array_equal(temperature_sample(np.arange(30)), np.arange(30))
+    assert 800 <= len(temperature_sample(np.arange(5000), 10)) <= 1000
+    assert 200 <= len(temperature_sample(np.arange(5000), 159)) <= 50_000 / 159
+    assert 100 <= len(temperature_sample(np.arange(5000), 5000)) <= 200
+    np.testing.assert_array_equal(temperature_sample(np.arange(30), 10), np.arange(30))

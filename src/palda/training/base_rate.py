@@ -71,7 +71,7 @@ def fit_base_rates(data: TrainingData, plan: TopicPlan, seed: int, *, hold_out: 
     fold_params = run_em(others.shards(), start, plan.settings).params or start
     temperature = Temperature()
     if plan.settings.inference == "joint":
-        sample = temperature_sample(rows)
+        sample = temperature_sample(rows, data.known.shape[1])
         present, absent = _likelihoods(sample, fold_params, data, plan.settings)
         temperature = fit_temperature(data.counts, sample, fold_params, present, absent, plan.settings)
     held_out_probs = word_probs(take_counts(data.counts, rows), fold_params, temperature, plan.settings)

@@ -115,7 +115,7 @@ def cross_fit_topics(
     if earlier is not None:
         temperature = earlier.evidence_model.temperature
     else:
-        rows = temperature_sample(np.flatnonzero(folds == 0))
+        rows = temperature_sample(np.flatnonzero(folds == 0), n_classes)
         probs = np.clip(label_probs[rows], NEARLY_CERTAIN, 1.0 - NEARLY_CERTAIN)
         temperature = fit_temperature(counts, rows, fold_params[0], np.log(probs), np.log1p(-probs), settings)
 

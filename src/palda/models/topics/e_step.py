@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.special import digamma, expit, gammaln
+from scipy.special import expit, gammaln
 
 from palda import kernels
 from palda.kernels import Beliefs, Labels, PassLimits, ShardResult, Topics
@@ -138,7 +138,6 @@ def _topic_divergence(params: Params) -> float:
     chi, eta = params.word_counts, params.word_prior
     n_topics, n_words = chi.shape
     totals = chi.sum(axis=1)
-    expected = digamma(chi) - digamma(totals)[:, None]
     log_norm_q = float(np.sum(gammaln(totals)) - np.sum(gammaln(chi)))
     log_norm_p = float(n_topics * (gammaln(n_words * eta) - n_words * gammaln(eta)))
-    return log_norm_q - log_norm_p + float(np.sum((chi - eta) * expected))
+    return log_norm_q - log_norm_p + float(np.sum((chi - eta) * params.expected_log_words))

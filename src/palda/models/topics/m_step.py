@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,31 +23,23 @@ def update_params(params: Params, stats: SufficientStats, settings: EMSettings) 
     """
     topic_prior, converged = _update_topic_prior(params.topic_prior, stats, shared_absence=settings.shared_absence)
     counts = np.ascontiguousarray(stats.word_counts.T)
-    word_counts: Array | None = None
-    word_prior: float | None = None
+    belief, annotators = params.annotators, settings.annotators
+    if annotators is not None and belief is not None and stats.vote_counts.size:
+        belief = annotators.update(stats.vote_counts, belief)
+    class_prior = estimate_base_rates(stats.label_sums, stats.n_docs)
     if params.word_prior is None:
         totals = counts.sum(axis=1, keepdims=True)
         # a topic without any word keeps its distribution
         topic_words = np.where(totals > 0, counts / np.where(totals > 0, totals, 1.0), params.topic_words)
-    else:
-        word_counts = counts + params.word_prior
-        totals = word_counts.sum(axis=1, keepdims=True)
-        log_sum = float(np.sum(digamma(word_counts) - digamma(totals)))
-        word_prior, prior_converged = fit_symmetric_dirichlet(params.word_prior, log_sum, *word_counts.shape)
-        topic_words = word_counts / totals
-        converged = converged and prior_converged
-    belief, annotators = params.annotators, settings.annotators
-    if annotators is not None and belief is not None and stats.vote_counts.size:
-        belief = annotators.update(stats.vote_counts, belief)
-    updated = Params(
-        topic_prior=topic_prior,
-        topic_words=topic_words,
-        class_prior=estimate_base_rates(stats.label_sums, stats.n_docs),
-        word_counts=word_counts,
-        word_prior=word_prior,
-        annotators=belief,
-    )
-    return updated, converged
+        return Params(topic_prior, topic_words, class_prior, annotators=belief), converged
+    word_counts = counts + params.word_prior
+    topic_words = word_counts / word_counts.sum(axis=1, keepdims=True)
+    updated = Params(topic_prior, topic_words, class_prior, word_counts, params.word_prior, belief)
+    expected = updated.expected_log_words
+    word_prior, prior_converged = fit_symmetric_dirichlet(params.word_prior, float(expected.sum()), *word_counts.shape)
+    updated = replace(updated, word_prior=word_prior)
+    vars(updated)["expected_log_words"] = expected  # it does not depend on η, and takes a while to compute
+    return updated, converged and prior_converged
 
 
 def _update_topic_prior(topic_prior: Array, stats: SufficientStats, *, shared_absence: bool) -> tuple[Array, bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from scipy.special import digamma
@@ -39,11 +39,17 @@ class Params:
         """(words, topics): exp E[log β], which is β itself when not smoothed (maths, eq. 13)."""
         if self.word_counts is None:
             return np.ascontiguousarray(self.topic_words.T)
-        expected = digamma(self.word_counts) - digamma(self.word_counts.sum(axis=1, keepdims=True))
-        return np.ascontiguousarray(np.exp(expected).T)
+        return np.ascontiguousarray(np.exp(self.expected_log_words).T)
+
+    @cached_property
+    def expected_log_words(self) -> Array:
+        """(topics, words): E[log β] when smoothed."""
+        chi = cast("Array", self.word_counts)
+        expected: Array = digamma(chi) - digamma(chi.sum(axis=1, keepdims=True))
+        return expected
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields alone; ``word_weights`` can be computed again."""
+        """The fields alone; cached properties can be computed again."""
         return {spec.name: getattr(self, spec.name) for spec in fields(self)}
 
 

@@ -32,7 +32,7 @@ _EXPONENTS = (0.0, 0.5, 1.0)
 _SCALES = (0.01, 100.0)
 _LOG_SCALE_TOLERANCE = 0.1  # a difference of a tenth in the scale does not matter
 _MAX_NATS = 500.0
-_MAX_DOCS = 1000  # per fold, to fit the two numbers of a temperature
+_MIN_SAMPLE, _MAX_SAMPLE, _MAX_PAIRS = 200, 1000, 50_000  # documents, and labels of them, to fit a temperature
 
 
 class Temperature(NamedTuple):
@@ -142,9 +142,10 @@ def label_likelihoods(known: NDArray[np.int8], votes: VoteEvidence | None) -> tu
     return np.where(known == 0, -np.inf, present), np.where(known == 1, -np.inf, absent)
 
 
-def temperature_sample(rows: Indices) -> Indices:
-    """Evenly spaced rows, at most ``_MAX_DOCS``: enough to fit a temperature."""
-    return rows[:: 1 + len(rows) // _MAX_DOCS]
+def temperature_sample(rows: Indices, n_classes: int) -> Indices:
+    """Evenly spaced rows, as many as are enough to fit the two numbers of a temperature; fewer if classes are many."""
+    max_docs = max(_MIN_SAMPLE, min(_MAX_SAMPLE, _MAX_PAIRS // n_classes))
+    return rows[:: 1 + len(rows) // max_docs]
 
 
 def fit_temperature(
