@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 
 from palda.kernels.arrays import Bags, ClassWordProbs, PassLimits, WordEvidence
+from palda.kernels.compilation import helper
 from palda.kernels.loops import FAST, label_prob, spaced_zeros
 from palda.kernels.special import log
 
@@ -59,7 +60,7 @@ def explain_away(
     return WordEvidence(evidence, beliefs, n_unconverged)
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST, forceinline=True)
+@helper(fastmath=FAST, forceinline=True)
 def _gather(
     bags: Bags,
     d: int,
@@ -89,7 +90,7 @@ def _gather(
     return n_words
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST, forceinline=True)
+@helper(fastmath=FAST, forceinline=True)
 def _evidence(present: Array, absent: Array, counts: Array, mixture: Array, prob: float, n_words: int) -> float:
     """Evidence of the words for a class, given the probabilities of the other classes."""
     total = 0.0

@@ -25,6 +25,7 @@ from palda.kernels.arrays import (
     ShardResult,
     Topics,
 )
+from palda.kernels.compilation import helper
 from palda.kernels.loops import (
     FAST,
     copy,
@@ -123,7 +124,7 @@ def joint(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, pair_c
     return ShardResult(word_counts, log_theta, n_blocks, label_probs, topic_counts, bounds, n_passes, n_unconverged)
 
 
-@njit(nogil=True, error_model="numpy")
+@helper()
 def _new_scratch(max_words: int, n_classes: int, n_topics: int) -> _Scratch:
     return _Scratch(
         spaced_zeros((n_classes,)),
@@ -145,7 +146,7 @@ def _new_scratch(max_words: int, n_classes: int, n_topics: int) -> _Scratch:
     )
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _gather_words(bags: Bags, entries: NDArray[np.int64], n_words: int, topics: Topics, scratch: _Scratch) -> float:
     """Copy the document's words into the scratch arrays; returns its number of tokens."""
     total = 0.0
@@ -156,7 +157,7 @@ def _gather_words(bags: Bags, entries: NDArray[np.int64], n_words: int, topics: 
     return total
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _gather_rows(known: NDArray[np.int8], log_odds: Array, topics: Topics, scratch: _Scratch) -> int:
     """Labels before any word, and the rows with their priors; returns the number of rows."""
     n_rows = 0
@@ -175,7 +176,7 @@ def _gather_rows(known: NDArray[np.int8], log_odds: Array, topics: Topics, scrat
     return n_rows
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _start(prior: Array, n_rows: int, n_words: int, scratch: _Scratch) -> None:
     """S before the first pass, with θ at its prior mean."""
     n_topics = prior.shape[2]
@@ -197,28 +198,28 @@ def _start(prior: Array, n_rows: int, n_words: int, scratch: _Scratch) -> None:
     _token_pass(n_rows, n_words, scratch)
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _resume(pair_counts: Array, n_rows: int, scratch: _Scratch) -> None:
     """S before the first pass, as given."""
     for row in range(n_rows):
         copy(pair_counts[scratch.classes[row]], scratch.pair_counts[row])
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _keep(scratch: _Scratch, pair_counts: Array) -> None:
     """Fill S of every class from the rows."""
     for i in range(len(pair_counts)):
         copy(scratch.pair_counts[scratch.rows_of[i]], pair_counts[i])
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _add_topics(n_rows: int, scratch: _Scratch, topic_counts: Array) -> None:
     for row in range(n_rows):
         for t in range(len(topic_counts)):
             topic_counts[t] += scratch.copies[row] * scratch.pair_counts[row, t]
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _step(ahead: float, n_rows: int, scratch: _Scratch) -> None:
     """Use the newest S for γ, or extrapolate beyond it."""
     used, counts = scratch.used.reshape(-1), scratch.pair_counts.reshape(-1)
@@ -226,7 +227,7 @@ def _step(ahead: float, n_rows: int, scratch: _Scratch) -> None:
         used[k] = max(counts[k] + ahead * (counts[k] - used[k]), 0.0)
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _update_labels(
     known: NDArray[np.int8], log_odds: Array, prior: Array, prior_norms: Array, n_rows: int, scratch: _Scratch
 ) -> None:
@@ -239,7 +240,7 @@ def _update_labels(
             scratch.probs[i] = label_prob(-1, log_odds[i] + evidence)
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _log_likelihood(alpha: Array, counts: Array, prior_norm: float) -> float:
     """ln B(α + S) - ln B(α): log-probability of the counts under a Dirichlet-multinomial."""
     total = 0.0
@@ -251,7 +252,7 @@ def _log_likelihood(alpha: Array, counts: Array, prior_norm: float) -> float:
     return parts - log_gamma(total) + prior_norm
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _update_theta(known: NDArray[np.int8], prior: Array, n_rows: int, scratch: _Scratch) -> None:
     """exp A of every row, from q(θ | λ) (maths, eq. 27)."""
     n_topics = scratch.theta.shape[1]
@@ -279,7 +280,7 @@ def _update_theta(known: NDArray[np.int8], prior: Array, n_rows: int, scratch: _
             scratch.topic_sums[t] += copies * scratch.theta[row, t]
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _mix(prior: Array, counts: Array, present: float, psi: Array, theta: Array) -> None:
     """Fill exp A of a class whose label is unknown."""
     n_topics = len(counts)
@@ -296,7 +297,7 @@ def _mix(prior: Array, counts: Array, present: float, psi: Array, theta: Array) 
         theta[t] = exp(psi[0, t] + psi[1, t] - shift)
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _token_pass(n_rows: int, n_words: int, scratch: _Scratch) -> float:
     """Norm of q(u, z) of every word, and S (maths, eq. 29); returns the change of S."""
     n_topics = scratch.theta.shape[1]
@@ -315,7 +316,7 @@ def _token_pass(n_rows: int, n_words: int, scratch: _Scratch) -> float:
     return change
 
 
-@njit(nogil=True, error_model="numpy")
+@helper()
 def _token_bound(n_words: int, scratch: _Scratch) -> float:
     bound = 0.0
     for n in range(n_words):
@@ -323,7 +324,7 @@ def _token_bound(n_words: int, scratch: _Scratch) -> float:
     return bound
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _add_blocks(
     prior: Array, prior_norms: Array, n_rows: int, scratch: _Scratch, log_theta: Array, n_blocks: Array
 ) -> float:
@@ -353,7 +354,7 @@ def _add_blocks(
     return divergence
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _add_words(bags: Bags, entries: NDArray[np.int64], n_words: int, scratch: _Scratch, word_counts: Array) -> None:
     for n in range(n_words):
         share = scratch.shares[n]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba import njit
 
+from palda.kernels.compilation import helper
 from palda.kernels.loops import FAST
 from palda.kernels.special import exp, log
 
@@ -62,7 +63,7 @@ def add_word_scores(documents: WordRows, coef: Floats, scores: Floats) -> None:
         _add_words(starts[d], starts[d + 1], words, values, coef, scores[i])
 
 
-@njit(nogil=True, error_model="numpy", fastmath=_FUSED)
+@helper(fastmath=_FUSED)
 def _add_words(first: int, last: int, words: NDArray[np.int32], values: Floats, coef: Floats, scores: Floats) -> None:
     """Add Σ value · coefficient over a document's entries to its scores, four entries at a time."""
     entry = first
@@ -84,7 +85,7 @@ def _add_words(first: int, last: int, words: NDArray[np.int32], values: Floats, 
         entry += 1
 
 
-@njit(nogil=True, error_model="numpy", fastmath=_FUSED)
+@helper(fastmath=_FUSED)
 def _residuals(target: Array, weight: Array, scores: Floats, losses: Array, curvature: bool) -> None:
     """Replace a document's scores by residuals, weight · (p - target), or weight · p (1 - p); add to the losses."""
     for k in range(len(scores)):
@@ -157,7 +158,7 @@ def lbfgs_direction(steps: StepRing, problems: Indices, gradient: Array, curvatu
     return direction, decrease
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _dot(one: Floats, other: Array) -> float:
     total = 0.0
     for p in range(len(other)):
@@ -165,7 +166,7 @@ def _dot(one: Floats, other: Array) -> float:
     return total
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _scaled_square(change: Floats, curvature: Array) -> float:
     """change · (change / curvature)."""
     total = 0.0
@@ -175,7 +176,7 @@ def _scaled_square(change: Floats, curvature: Array) -> float:
     return total
 
 
-@njit(nogil=True, error_model="numpy", fastmath=_FUSED)
+@helper(fastmath=_FUSED)
 def _add_multiple(share: float, source: Floats, target: Array) -> None:
     for p in range(len(target)):
         target[p] += share * source[p]

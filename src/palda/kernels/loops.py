@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
 from palda.kernels.arrays import MIN_WORD_WEIGHT, Bags
+from palda.kernels.compilation import helper
 from palda.kernels.special import exp, log_gamma
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _MAX_NATS = 500.0  # beyond this a probability is 0 or 1 to the last bit
 _SPACING = 128  # doubles, 1 KiB: LLVM asks for at most 32 doubles between two arrays (AVX-512, four vectors at a time)
 
 
-@njit(nogil=True, error_model="numpy")
+@helper()
 def spaced_zeros(shape: tuple[int, ...]) -> Array:
     """Zeros of a shape, with 1 KiB of unused memory on both sides.
 
@@ -38,14 +38,14 @@ def spaced_zeros(shape: tuple[int, ...]) -> Array:
     return np.zeros(size + 2 * _SPACING)[_SPACING : _SPACING + size].reshape(shape)
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def copy(source: Array, target: Array) -> None:
     """Copy a row. It compiles much faster than ``target[:] = source``, which also checks shapes."""
     for k in range(len(source)):
         target[k] = source[k]
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def log_norms(prior: Array) -> Array:
     """ln Γ(Σ α) - Σ ln Γ(α) of every block."""
     norms = np.zeros(prior.shape[:2])
@@ -55,7 +55,7 @@ def log_norms(prior: Array) -> Array:
     return norms
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def log_norm(row: Array) -> float:
     """ln Γ(Σ α) - Σ ln Γ(α) of one block."""
     total = 0.0
@@ -66,7 +66,7 @@ def log_norm(row: Array) -> float:
     return log_gamma(total) - parts
 
 
-@njit(nogil=True, error_model="numpy")
+@helper()
 def entries_with_mass(bags: Bags, word_weights: Array, d: int, entries: NDArray[np.int64]) -> int:
     """Fill ``entries`` with those of the document whose word belongs to some topic; returns their number."""
     n_words = 0
@@ -80,7 +80,7 @@ def entries_with_mass(bags: Bags, word_weights: Array, d: int, entries: NDArray[
     return n_words
 
 
-@njit(nogil=True, error_model="numpy")
+@helper()
 def label_prob(known: int, log_odds: float) -> float:
     """The observed label, or the probability of "present" if there is none."""
     if known >= 0:
@@ -88,7 +88,7 @@ def label_prob(known: int, log_odds: float) -> float:
     return 1.0 / (1.0 + exp(-min(max(log_odds, -_MAX_NATS), _MAX_NATS)))
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST, forceinline=True)
+@helper(fastmath=FAST, forceinline=True)
 def weighted_sum(weights: Array, rows: Array, n_rows: int, out: Array) -> None:
     """Fill out_t = Σ_n weights_n rows_nt; four rows at a time, so that ``out`` is written less often."""
     n_columns = len(out)
@@ -104,7 +104,7 @@ def weighted_sum(weights: Array, rows: Array, n_rows: int, out: Array) -> None:
             out[t] += weights[n] * rows[n, t]
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST, forceinline=True)
+@helper(fastmath=FAST, forceinline=True)
 def dots(rows: Array, vector: Array, out: Array) -> None:
     """Fill out_i = Σ_t rows_it vector_t; four rows at a time, so that ``vector`` is read less often."""
     n_rows, n_columns = len(rows), len(vector)
@@ -124,7 +124,7 @@ def dots(rows: Array, vector: Array, out: Array) -> None:
         out[i] = score
 
 
-@njit(nogil=True, error_model="numpy")
+@helper()
 def label_bound(log_odds: Array, probs: Array) -> float:
     """Σ_i Δ_i log-odds_i + H(Δ_i)."""
     bound = 0.0

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from palda.kernels.arrays import Bags, Beliefs, Labels, PassLimits, ShardResult, Topics
+from palda.kernels.compilation import helper
 from palda.kernels.loops import (
     FAST,
     dots,
@@ -91,7 +92,7 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, b
     return ShardResult(word_counts, log_theta, n_blocks, label_probs, topic_counts, bounds, n_passes, n_unconverged)
 
 
-@njit(nogil=True, error_model="numpy")
+@helper()
 def _new_scratch(max_words: int, n_classes: int, n_topics: int) -> _Scratch:
     return _Scratch(
         spaced_zeros((n_classes, 2, n_topics)),
@@ -108,7 +109,7 @@ def _new_scratch(max_words: int, n_classes: int, n_topics: int) -> _Scratch:
     )
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _run_passes(
     bags: Bags,
     entries: NDArray[np.int64],
@@ -135,7 +136,7 @@ def _run_passes(
     return -limits.max_passes, token_bound
 
 
-@njit(nogil=True, error_model="numpy")
+@helper()
 def _add_words(bags: Bags, entries: NDArray[np.int64], scratch: _Scratch, word_counts: Array) -> None:
     for n in range(len(entries)):
         share = bags.counts[entries[n]] / scratch.norms[n]
@@ -144,7 +145,7 @@ def _add_words(bags: Bags, entries: NDArray[np.int64], scratch: _Scratch, word_c
             row[t] += share * scratch.phi[n, t]
 
 
-@njit(nogil=True, error_model="numpy")
+@helper()
 def _add_blocks(known: NDArray[np.int8], expected: Array, log_theta: Array, n_blocks: Array) -> None:
     n_classes, _, n_topics = expected.shape
     for i in range(n_classes):
@@ -155,7 +156,7 @@ def _add_blocks(known: NDArray[np.int8], expected: Array, log_theta: Array, n_bl
                     log_theta[i, j, t] += expected[i, j, t]
 
 
-@njit(nogil=True, error_model="numpy")
+@helper()
 def _store_beliefs(beliefs: Beliefs, d: int, entries: NDArray[np.int64], scratch: _Scratch) -> None:
     """Store the document's beliefs, if the caller asked for them."""
     if len(beliefs.topic_counts) > 0:
@@ -165,7 +166,7 @@ def _store_beliefs(beliefs: Beliefs, d: int, entries: NDArray[np.int64], scratch
             beliefs.token_class_probs[entries[n]] = scratch.delta[n]
 
 
-@njit(nogil=True, error_model="numpy")
+@helper()
 def _start(
     bags: Bags,
     entries: NDArray[np.int64],
@@ -200,7 +201,7 @@ def _start(
         _fit_classes(mean, topics.word_weights[bags.words[entries[n]]], scratch.delta[n])
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _fit_classes(mean: Array, weights: Array, delta: Array) -> None:
     """Fill δ ∝ Σ_t E[θ_it] β_t: how well each class fits the word."""
     n_classes = len(delta)
@@ -210,7 +211,7 @@ def _fit_classes(mean: Array, weights: Array, delta: Array) -> None:
         delta[i] = delta[i] / norm if norm > _MIN_CLASS_FIT else 1.0 / n_classes
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _expect_blocks(known: NDArray[np.int8], scratch: _Scratch) -> None:
     """E[log θ] of the counted blocks (maths, eq. 7); the block of a state that is known not to hold is never read."""
     n_classes, _, n_topics = scratch.gamma.shape
@@ -229,7 +230,7 @@ def _expect_blocks(known: NDArray[np.int8], scratch: _Scratch) -> None:
                 expected[t] -= at_total
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _mix_states(scratch: _Scratch) -> None:
     """A_it = Δ_i E[log θ_i1t] + (1 - Δ_i) E[log θ_i0t]."""
     n_classes, n_topics = scratch.mean_log.shape
@@ -245,7 +246,7 @@ def _mix_states(scratch: _Scratch) -> None:
                 row[t] = present * scratch.expected[i, 1, t] + (1.0 - present) * scratch.expected[i, 0, t]
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _token_pass(bags: Bags, word_weights: Array, entries: NDArray[np.int64], scratch: _Scratch) -> float:
     """φ, then δ, for every distinct word (maths, eqs. 8 and 9), and S; returns the bound's entropy terms.
 
@@ -268,7 +269,7 @@ def _token_pass(bags: Bags, word_weights: Array, entries: NDArray[np.int64], scr
     return bound
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST, forceinline=True)
+@helper(fastmath=FAST, forceinline=True)
 def _topic_probs(mean_log: Array, delta: Array, weights: Array, scores: Array, phi: Array) -> tuple[float, float]:
     """Fill φ ∝ exp(Σ_i δ_i A_it) β_t; returns its norm, and its entropy plus Σ_t φ_t log β_t."""
     n_classes, n_topics = mean_log.shape
@@ -286,7 +287,7 @@ def _topic_probs(mean_log: Array, delta: Array, weights: Array, scores: Array, p
     return norm, np.log(norm) + highest - dot / norm
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST, forceinline=True)
+@helper(fastmath=FAST, forceinline=True)
 def _class_probs(mean_log: Array, phi: Array, norm: float, scores: Array, delta: Array) -> float:
     """Fill δ ∝ exp(Σ_t φ_t A_it); returns its entropy."""
     n_classes = len(delta)
@@ -307,7 +308,7 @@ def _class_probs(mean_log: Array, phi: Array, norm: float, scores: Array, delta:
     return float(np.log(total) + highest - dot / total)
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _update_counts(known: NDArray[np.int8], prior: Array, scratch: _Scratch) -> float:
     """γ = α + the state's share of S (maths, eq. 10); returns its change."""
     n_classes, _, n_topics = prior.shape
@@ -324,7 +325,7 @@ def _update_counts(known: NDArray[np.int8], prior: Array, scratch: _Scratch) -> 
     return change
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _update_labels(known: NDArray[np.int8], log_odds: Array, scratch: _Scratch) -> None:
     """Δ from prior, votes and words (maths, eq. 11)."""
     n_classes, n_topics = scratch.mean_log.shape
@@ -337,7 +338,7 @@ def _update_labels(known: NDArray[np.int8], log_odds: Array, scratch: _Scratch) 
         scratch.probs[i] = label_prob(-1, log_odds[i] + evidence)
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _divergence(known: NDArray[np.int8], prior: Array, prior_norms: Array, scratch: _Scratch) -> float:
     """Σ KL(Dir(γ) ‖ Dir(α)) over the counted blocks."""
     n_classes, _, n_topics = prior.shape

@@ -17,6 +17,7 @@ import numpy as np
 from numba import njit
 
 from palda.kernels.arrays import MIN_FACTOR, LabelSetResult, VoteArrays
+from palda.kernels.compilation import helper
 from palda.kernels.loops import FAST, spaced_zeros
 from palda.kernels.special import exp, exponent, log, mantissa, power_of_two
 
@@ -64,7 +65,7 @@ def label_sets(
     return LabelSetResult(label_probs, log_likelihoods, profile_sums, label_sums, present_votes)
 
 
-@njit(nogil=True, error_model="numpy")
+@helper()
 def _gather(
     votes: VoteArrays,
     log_ratios: Array,
@@ -98,7 +99,7 @@ def _gather(
                 log_odds[i, t] = _CERTAIN if known[d, i] == 1 else -_CERTAIN
 
 
-@njit(nogil=True, error_model="numpy")
+@helper()
 def _count_votes(votes: VoteArrays, label_probs: Array, first: int, stop: int, present_votes: Array) -> None:
     """Add the probability that the class is present to the cell of each vote; votes of one cell mostly lie together."""
     n_columns = np.uint32(present_votes.shape[1])
@@ -122,7 +123,7 @@ def _count_votes(votes: VoteArrays, label_probs: Array, first: int, stop: int, p
                 cells[current + np.uint32(1)] += yes
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _set_weights(log_odds: Array, present: Array, absent: Array, log_scale: Array) -> None:
     """Fill the weights of both states of every class, the larger one 1; add the log of their common factor."""
     for i in range(len(log_odds)):
@@ -134,7 +135,7 @@ def _set_weights(log_odds: Array, present: Array, absent: Array, log_scale: Arra
             log_scale[t] += max(larger, 0.0)
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _set_likelihoods(
     present: Array, absent: Array, weights: Array, rates: Array, shares: Array, exponents: Array
 ) -> None:
@@ -157,7 +158,7 @@ def _set_likelihoods(
                     shares[m, t] = mantissa(shares[m, t])
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _normalise(shares: Array, exponents: Array, best: Array, total: Array, n_docs: int, profile_sums: Array) -> None:
     """Turn likelihoods into the posterior of the profiles, and add it up; their sum is ``total`` 2^``best``.
 
@@ -181,7 +182,7 @@ def _normalise(shares: Array, exponents: Array, best: Array, total: Array, n_doc
         profile_sums[m] += added
 
 
-@njit(nogil=True, error_model="numpy", fastmath=FAST)
+@helper(fastmath=FAST)
 def _add_labels(present: Array, absent: Array, rates: Array, shares: Array, probs: Array, label_sums: Array) -> None:
     """Add P(profile m and class i present) to ``label_sums``; fill ``probs`` with label probabilities."""
     n_classes, n_profiles = rates.shape
