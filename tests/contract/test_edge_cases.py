@@ -388,3 +388,20 @@ def test_fits_inside_joblib_workers_give_equal_results(backend: str) -> None:
     fits = Parallel(n_jobs=2, backend=backend)(delayed(PALDA(**settings).fit)(X, TRUTH) for _ in range(2))
     for model in fits:
         np.testing.assert_array_equal(model.topic_words_, alone)
+
+
+@pytest.mark.parametrize(
+    ("n_docs", "n_classes"), [(60, 300), pytest.param(50, 5_000, marks=pytest.mark.long)], ids=["300", "5000"]
+)
+def test_many_more_classes_than_documents_are_fitted(n_docs: int, n_classes: int) -> None:
+    rng = np.random.default_rng(0)
+    labels = (rng.random((n_docs, n_classes)) < 3 / n_classes).astype(np.int8)
+    counts = rng.poisson(0.3, (n_docs, 100))
+    votes, _ = simulate.crowd(labels, [0.9, 0.8, 0.8, 0.7, 0.9], seed=0, votes_per_doc=3)
+    model = CrowdPALDA(random_state=0).fit(counts, votes)
+    assert model.n_topics_ <= n_docs
+    assert model.consensus_.shape == (n_docs, n_classes)
+    for probs in (model.consensus_, model.predict_proba(counts)):
+        assert ((probs >= 0) & (probs <= 1)).all()
+    majority = votes.yes_per_pair() / np.maximum(votes.per_pair(), 1)
+    assert model.consensus_[majority == 1].mean() > model.consensus_[majority == 0].mean() + 0.2
