@@ -159,7 +159,7 @@ def _interrupted_fit(folder: Path, seconds: float, *arguments: object) -> tuple[
         ("stacked", 200, 0.7),
         *(
             pytest.param(prior, n_docs, seconds, marks=pytest.mark.long)
-            for prior, n_docs in (("base_rate", 800), ("stacked", 300), ("words", 300))
+            for prior, n_docs in (("base_rate", 800), ("stacked", 1500), ("words", 2000))
             for seconds in (0.02, 0.1, 0.3, 1.0, 2.0, 3.0, 5.0, 8.0)
         ),
     ],
