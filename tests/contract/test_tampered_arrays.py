@@ -11,6 +11,7 @@ import json
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("models")
     news = simulate.newsroom(110, seed=0)
     votes, _ = simulate.crowd(news, [0.9, 0.8, 0.7], votes_per_doc=2, seed=0)
+    votes = replace(votes, probability=np.full(len(votes), 0.5, dtype=np.float32), time=np.arange(float(len(votes))))
     quick: dict[str, Any] = {"tol": 0.1, "max_iter": 3, "random_state": 0, "n_jobs": 1}
     crowd = CrowdPALDA(3, n_profiles=2, annotators="per_class", **quick).fit(news.corpus, votes)
     crowd.save(folder / "stacked.palda", texts=news.documents.texts, votes=votes)

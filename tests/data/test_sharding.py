@@ -60,6 +60,14 @@ LAYOUTS = {
     "partial lists": ("doc,annotator,labels", ["d{0},x{1},a", "d{0},y,c", "d{0},z,[]"], {"partial": True}),
     "labels to unite": ("doc,annotator,label", ["d{0},x{1},a", "d{0},y,b", "d{0},y,c"], {}),
     "scores": ("doc,annotator,label,value", ["d{0},x{1},a,0.{2}9", "d{0},y,a,0.7"], {"present_at": 0.5}),
+    "soft votes": ("doc,annotator,label,value,kind", ["d{0},x{1},a,0.{2}9,model", "d{0},y,b,1,", "d{0},y,a,0.7,"], {}),
+    "soft wide": ("doc,annotator,b,a,family", ["d{0},x{1},.{2}1,{2},f{1}", "d{0},z,,,"], {}),
+    "confidence": (
+        "doc,annotator,label,value,confidence,timestamp",
+        ["d{0},x{1},a,{2},.9,2024-01-0{0}", "d{0},y,b,1,,"],
+        {},
+    ),
+    "lists with confidence": ("doc,annotator,label,confidence", ["d{0},x{1},a,.6", "d{0},y,b,", "d{0},y,c,.9"], {}),
     "given classes": ("doc,annotator,labels", ["d{0},x{1},a"], {"classes": ("c", "b", "a")}),
 }
 

@@ -27,7 +27,9 @@ from palda.io.shards import Manifest, is_shards, open_shards, write_names, write
 N_CLASSES, N_ANNOTATORS = 3, 4
 
 
-def _dataset(n_docs: int, n_words: int = 7, seed: int = 0, *, texts: bool = True, fractions: bool = False) -> Dataset:
+def _dataset(
+    n_docs: int, n_words: int = 7, seed: int = 0, *, texts: bool = True, fractions: bool = False, soft: bool = True
+) -> Dataset:
     random = np.random.default_rng(seed)
     counts = random.poisson(0.6, (n_docs, n_words)).astype(np.float64)
     if fractions:
@@ -37,9 +39,18 @@ def _dataset(n_docs: int, n_words: int = 7, seed: int = 0, *, texts: bool = True
     corpus = Corpus.from_counts(counts, [f"w{w}" for w in range(n_words)], doc_ids, written)
     cast = random.choice([-1, 0, 1], (n_docs, N_ANNOTATORS, N_CLASSES), p=[0.6, 0.2, 0.2])
     doc, annotator, label = np.indices(cast.shape).reshape(3, -1)
+    extra = {}
+    if soft:  # with documents, and mostly shards, that have none
+        stated = np.where(random.random(cast.size) < 0.3, random.random(cast.size), np.nan)
+        moments = np.where(doc % 3 > 0, 1.7e9 + random.random(cast.size), np.nan)
+        traits = {
+            "annotator_kinds": names_array(["model", "", "person", ""]),
+            "annotator_families": names_array("fgf "),
+        }
+        extra = {"probability": np.where(doc < 9, stated, np.nan), "time": moments, **traits}
     votes = Votes.from_codes(
         doc, annotator, label, cast.ravel(), doc_ids=doc_ids,
-        annotators=names_array("abcd"), classes=names_array(["x", "y", "z"]),
+        annotators=names_array("abcd"), classes=names_array(["x", "y", "z"]), **extra,
     )  # fmt: skip
     gold = random.choice([-1, -1, 0, 1], (n_docs, N_CLASSES))
     return Dataset.of(corpus, votes, gold)
@@ -68,6 +79,7 @@ def copied(written: Path, tmp_path: Path) -> Path:
     seed=st.integers(0, 100),
     texts=st.booleans(),
     fractions=st.booleans(),
+    soft=st.booleans(),
 )
 def test_reading_returns_what_was_written(
     n_docs: int,
@@ -76,9 +88,10 @@ def test_reading_returns_what_was_written(
     seed: int,
     texts: bool,
     fractions: bool,
+    soft: bool,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    data = _dataset(n_docs, n_words, seed, texts=texts, fractions=fractions)
+    data = _dataset(n_docs, n_words, seed, texts=texts, fractions=fractions, soft=soft)
     folder = write_shards(tmp_path_factory.mktemp("shards") / "corpus", data, docs_per_shard=docs_per_shard)
     assert folder.dataset() == data
     assert len(folder) == folder.n_docs == n_docs
@@ -115,7 +128,7 @@ def test_any_documents_have_their_votes(rows: slice | np.ndarray, whole: Dataset
     assert folder.dataset(rows) == whole.take(rows)
     unnamed = folder.votes.take(rows)
     assert unnamed.doc_ids.tolist() == positions.tolist()
-    for part in ("doc", "annotator", "label", "value", "abstained"):
+    for part in ("doc", "annotator", "label", "value", "abstained", "probability", "time"):
         np.testing.assert_array_equal(getattr(unnamed, part), getattr(whole.votes.take(rows), part))
 
 
@@ -166,7 +179,8 @@ def test_pandas_opens_a_shard_file_with_the_documented_columns(whole: Dataset, t
     path = write_shards(tmp_path / "corpus", whole.with_corpus(corpus), docs_per_shard=5).path
     frame = pd.read_feather(path / "shard-00001.arrow")
     assert list(frame.columns) == [
-        "id", "text", "words", "counts", "vote_annotators", "vote_classes", "vote_values", "abstained", "gold",
+        "id", "text", "words", "counts", "vote_annotators", "vote_classes", "vote_values", "vote_probabilities",
+        "vote_times", "abstained", "gold",
     ]  # fmt: skip
     assert frame["id"].tolist() == whole.doc_ids[5:10].tolist()
     assert frame["text"].tolist() == valid[5:10].tolist()

@@ -16,7 +16,20 @@ from palda.data.array_schema import (
     prefixed,
     schema_for,
 )
-from palda.data.columns import check_plain, codes_of, factorize, given_axis, require_columns, roles, times_of, values_of
+from palda.data.columns import (
+    AnnotatorTraits,
+    VoteCells,
+    annotator_traits,
+    check_plain,
+    codes_of,
+    factorize,
+    given_axis,
+    probabilities_of,
+    require_columns,
+    roles,
+    times_of,
+    values_of,
+)
 from palda.data.documents import Corpus, Counts, Dataset, Documents, Values
 from palda.data.frozen_arrays import Array, Frozen, Rows, Strings, freeze_fields, names_array, selection
 from palda.data.row_blocks import (
@@ -35,7 +48,8 @@ from palda.data.row_blocks import (
 )
 from palda.data.stop_word_lists import LISTED_LANGUAGES, stop_words
 from palda.data.validation import BLANK, DuplicateRule, SourceLocation, shown
-from palda.data.votes import LONG_COLUMNS, VoteRecords, Votes
+from palda.data.vote_records import VoteRecords
+from palda.data.votes import LONG_COLUMNS, OPTIONAL_COLUMNS, Votes
 
 if TYPE_CHECKING:
     from palda.data.text_words import TextWords
@@ -46,6 +60,8 @@ __all__ = [
     "BLANK",
     "LISTED_LANGUAGES",
     "LONG_COLUMNS",
+    "OPTIONAL_COLUMNS",
+    "AnnotatorTraits",
     "Array",
     "ArraySpec",
     "Corpus",
@@ -64,9 +80,11 @@ __all__ = [
     "TextWords",
     "ValueWords",
     "Values",
+    "VoteCells",
     "VoteRecords",
     "VoteRows",
     "Votes",
+    "annotator_traits",
     "check_arrays",
     "check_content",
     "check_headers",
@@ -81,6 +99,7 @@ __all__ = [
     "in_memory",
     "names_array",
     "prefixed",
+    "probabilities_of",
     "require_columns",
     "roles",
     "schema_for",

@@ -70,6 +70,14 @@ class StoredVotes(Protocol):
         """Names of the annotators."""
 
     @property
+    def annotator_kinds(self) -> Strings:
+        """Kinds of the annotators; of length 0 if they are not known."""
+
+    @property
+    def annotator_families(self) -> Strings:
+        """Families of the annotators; of length 0 if they are not known."""
+
+    @property
     def classes(self) -> Strings:
         """Names of the classes."""
 
@@ -149,6 +157,16 @@ class VoteSubset:
     def annotators(self) -> Strings:
         """Names of the annotators."""
         return self.source.annotators
+
+    @property
+    def annotator_kinds(self) -> Strings:
+        """Kinds of the annotators; of length 0 if they are not known."""
+        return self.source.annotator_kinds
+
+    @property
+    def annotator_families(self) -> Strings:
+        """Families of the annotators; of length 0 if they are not known."""
+        return self.source.annotator_families
 
     @property
     def classes(self) -> Strings:

@@ -41,7 +41,11 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "label": ("label", "class", "category", "tag"),
     "labels": ("labels", "label_set", "labelset", "classes", "categories", "tags", "choices"),
     "value": ("value", "vote", "answer", "judgement", "judgment", "response"),
+    "probability": ("probability",),
+    "confidence": ("confidence", "certainty"),
     "time": ("timestamp", "created_at", "submitted_at", "updated_at", "_created_at", "submit_time"),
+    "kind": ("annotator_kind", "annotator_type", "kind"),
+    "family": ("annotator_family", "model_family", "family"),
     "text": ("text", "body", "content", "document_text", "sentence", "post", "abstract", "review", "message"),
 }  # fmt: skip
 """Usual column names by role, most specific first; case is ignored."""
@@ -163,18 +167,34 @@ def parse_value(value: object, present_at: float | None = None) -> int | None:
     return 0 if text in _NO else None
 
 
+def parse_vote(value: object, present_at: float | None = None) -> float | None:
+    """Vote in a cell: 1, 0, the probability of "present" between them, ``BLANK``, or None when it is not a vote."""
+    vote = parse_value(value, present_at)
+    if vote is not None or present_at is not None:
+        return vote
+    number = parse_number(value)
+    return number if number is not None and 0 <= number <= 1 else None
+
+
+def parse_number(value: object) -> float | None:
+    """Number in a cell; None if it is none, or not finite."""
+    if isinstance(value, str) and "_" in value:  # which Python would take for a separator of digits
+        return None
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if np.isfinite(number) else None
+
+
 def value_problem(value: object, present_at: float | None) -> str:
     """Message that says why a cell is not a vote and what to write instead."""
     if present_at is not None:
         return f"{shown(value)} is not a number; present_at={present_at:g} needs scores or blanks"
-    try:
-        is_score = np.isfinite(float(value))  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        is_score = False
     hint = (
-        "leave the cell blank for no judgement, or pass present_at= to turn scores into votes"
-        if is_score
-        else "a vote is 1 for present, 0 for absent, blank for no judgement"
+        "a vote is 1 for present, 0 for absent, blank for no judgement"
+        if parse_number(value) is None
+        else "leave the cell blank for no judgement, or pass present_at= to turn scores into votes"
     )
     return f"{shown(value)} is not 0, 1 or blank; {hint}"
 
@@ -219,9 +239,10 @@ def keep_one_vote_each(
 ) -> NDArray[np.int64]:
     """Records to keep, sorted by ``key``, so that each key (document, annotator, class) has one vote.
 
-    Equal votes count once. If all votes of a key have a time, the latest is kept. Otherwise different votes are a
-    contradiction that ``rule`` resolves: ``"last"`` or ``"first"`` in file order, ``"drop"`` keeps none, ``"error"``
-    names both rows. ``describe(record)`` describes the vote in the message.
+    Equal votes count once, and the last of them is kept (with ``"first"`` the first). If all votes of a key have a
+    time, the latest is kept. Otherwise different votes are a contradiction that ``rule`` resolves: ``"last"`` or
+    ``"first"`` in file order, ``"drop"`` keeps none, ``"error"`` names both rows. ``describe(record)`` describes the
+    vote in the message.
     """
     require_choice(rule, get_args(DuplicateRule), "duplicates")
     if time is None:
@@ -239,7 +260,8 @@ def keep_one_vote_each(
     votes = value[order]
     starts = np.flatnonzero(starts_run)
     conflicts = np.minimum.reduceat(votes, starts) != np.maximum.reduceat(votes, starts)
-    contested = conflicts & undated[order[starts]]
+    in_file_order = undated[order[starts]]
+    contested = conflicts & in_file_order
     if rule == "error" and contested.any():
         run = starts[contested]
         clash = min((_first_clash(order, votes, start) for start in run), key=lambda pair: pair[1])
@@ -250,7 +272,7 @@ def keep_one_vote_each(
         )
     kept = order[ends_run]
     if rule == "first":
-        kept[contested] = order[starts[contested]]
+        kept[in_file_order] = order[starts[in_file_order]]
     return kept[~contested] if rule == "drop" else kept
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from palda.data.frozen_arrays import Rows, Strings
 
 LONG_COLUMNS = ("doc", "annotator", "label", "value")
+OPTIONAL_COLUMNS = ("probability", "confidence", "time", "kind", "family")
+_PER_VOTE = ("probability", "time")
+_PER_ANNOTATOR = ("annotator_kinds", "annotator_families")
+_HALF = 0.5  # from this probability a soft vote counts as "present"
+
+
+def _no_names() -> Strings:
+    return names_array(())
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +42,20 @@ class Votes(Frozen):
     doc, annotator, label : int32 arrays of shape (n_votes,)
         Positions in ``doc_ids``, ``annotators`` and ``classes``.
     value : int8 array of shape (n_votes,)
-        1 for "present" and 0 for "absent".
+        1 for "present" and 0 for "absent"; of a soft vote, what its probability or the annotator says.
     doc_ids, annotators, classes : arrays of str
         Names, including those without votes.
     abstained : int32 array of shape (n_abstentions, 2)
         Pairs (document, annotator) of an annotator who looked at a document and judged nothing. This differs from
         judging every class as absent and from not having looked.
+    probability : float32 array of shape (n_votes,) or (0,)
+        Probability of "present" that the annotator stated (a soft vote), NaN for a hard vote; of length 0 if all votes
+        are hard.
+    time : float64 array of shape (n_votes,) or (0,)
+        Seconds since 1970 (UTC), NaN where unknown; of length 0 if all are unknown.
+    annotator_kinds, annotator_families : arrays of str of shape (n_annotators,) or (0,)
+        "person", "model" or "" for unknown; and the name of the family (such as the versions of one model), or "". Of
+        length 0 if all are unknown.
 
     Examples
     --------
@@ -49,6 +65,12 @@ class Votes(Frozen):
     (3, ['ann', 'bob'], ['ships', 'trade'])
     >>> votes.per_pair().tolist(), votes.yes_per_pair().tolist()
     ([[1, 2]], [[1, 1]])
+
+    A number between 0 and 1 is a soft vote:
+
+    >>> soft = Votes.from_records([("d1", "ann", "trade", 0.75), ("d1", "bob", "trade", 0)])
+    >>> soft.value.tolist(), soft.probability.tolist()
+    ([1, 0], [0.75, nan])
     """
 
     doc: NDArray[np.int32]
@@ -59,8 +81,24 @@ class Votes(Frozen):
     annotators: Strings
     classes: Strings
     abstained: NDArray[np.int32] = field(default_factory=lambda: np.empty((0, 2), dtype=np.int32))
+    probability: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, dtype=np.float32))
+    time: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, dtype=np.float64))
+    annotator_kinds: Strings = field(default_factory=_no_names)
+    annotator_families: Strings = field(default_factory=_no_names)
 
     def __post_init__(self) -> None:
+        self._drop_unknown()
+        for name, length in (
+            *((name, len(self)) for name in _PER_VOTE),
+            *((name, self.n_annotators) for name in _PER_ANNOTATOR),
+        ):
+            if len(getattr(self, name)) not in (0, length):
+                raise DataError(f"{name} has {len(getattr(self, name))} entries, not one for each of {length}")
+        if (
+            len(self.probability)
+            and not ((self.probability >= 0) & (self.probability <= 1) | np.isnan(self.probability)).all()
+        ):
+            raise DataError("probabilities of votes must lie between 0 and 1")
         freeze_fields(self)
         for names, kind in (
             (self.doc_ids, "document id"),
@@ -68,6 +106,17 @@ class Votes(Frozen):
             (self.classes, "class"),
         ):
             check_unique(names, kind)
+
+    def _drop_unknown(self) -> None:
+        """Give optional fields that say nothing the length 0, so that equal votes have equal fields."""
+        for name, kind in zip(_PER_VOTE, (np.float32, np.float64), strict=True):
+            column = getattr(self, name)
+            if len(column):
+                column = column.astype(kind, copy=False)
+                object.__setattr__(self, name, column[:0] if np.isnan(column).all() else column)
+        for name in _PER_ANNOTATOR:
+            if len(getattr(self, name)) and not any(getattr(self, name)):
+                object.__setattr__(self, name, _no_names())
 
     def __len__(self) -> int:
         return len(self.value)
@@ -139,16 +188,17 @@ class Votes(Frozen):
         new_doc = np.repeat(np.arange(len(chosen), dtype=np.int32), lengths)
         first_of_run = np.repeat(starts - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths)
         kept = first_of_run + np.arange(len(new_doc))
-        return Votes(
-            new_doc,
-            self.annotator[kept],
-            self.label[kept],
-            self.value[kept],
-            doc_ids,
-            self.annotators,
-            self.classes,
-            self._abstained_on(chosen),
+        return replace(
+            self, **self._columns_at(kept) | {"doc": new_doc}, doc_ids=doc_ids, abstained=self._abstained_on(chosen)
         )
+
+    def select(self, rows: Rows) -> Votes:
+        """Some of the votes, by position or mask, in ascending order; the axes and abstentions stay the same."""
+        return replace(self, **self._columns_at(selection(rows)))
+
+    def _columns_at(self, rows: NDArray[Any] | slice) -> dict[str, Any]:
+        columns = {name: getattr(self, name)[rows] for name in LONG_COLUMNS}
+        return columns | {name: getattr(self, name)[rows] for name in _PER_VOTE if len(getattr(self, name))}
 
     def _doc_range(self, start: int, stop: int) -> Votes:
         rows = slice(int(self.doc_starts[start]), int(self.doc_starts[stop]))
@@ -162,6 +212,9 @@ class Votes(Frozen):
             self.annotators,
             self.classes,
             self.abstained[inside] - np.array([start, 0], dtype=np.int32),
+            *(getattr(self, name)[rows] for name in _PER_VOTE),  # a slice of nothing is nothing
+            self.annotator_kinds,
+            self.annotator_families,
         )
 
     def _abstained_on(self, chosen: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -176,14 +229,20 @@ class Votes(Frozen):
     def on_documents(self, documents: Iterable[object], where: validation.SourceLocation | None = None) -> Votes:
         """The votes with other documents as rows, matched by id; a vote on any other document is an error."""
         frame = self.to_frame().astype({"doc": object})
-        return Votes.from_frame(frame, documents=documents, classes=self.classes, where=where)
+        found = Votes.from_frame(frame, documents=documents, classes=self.classes, where=where)
+        return replace(found, **{name: getattr(self, name) for name in _PER_ANNOTATOR})
 
     @classmethod
     def assembled(cls, *parts: Any) -> Votes:
-        """Votes from fields that are known to be valid (sorted, no duplicate names); skips the checks."""
+        """Votes from fields that are known to be valid (sorted, no duplicate names); skips the checks.
+
+        Optional fields may be left out.
+        """
         votes = object.__new__(cls)
-        for spec, part in zip(fields(cls), parts, strict=True):
+        for position, spec in enumerate(fields(cls)):
+            part: Any = parts[position] if position < len(parts) else cast("Any", spec.default_factory)()
             object.__setattr__(votes, spec.name, part)
+        votes._drop_unknown()
         freeze_fields(votes)
         return votes
 
@@ -213,13 +272,16 @@ class Votes(Frozen):
         annotators: Strings,
         classes: Strings,
         time: NDArray[np.float64] | None = None,
+        probability: NDArray[np.floating[Any]] | None = None,
+        annotator_kinds: Strings | None = None,
+        annotator_families: Strings | None = None,
         duplicates: validation.DuplicateRule = "error",
         where: validation.SourceLocation | None = None,
     ) -> Votes:
         """Votes from positions on the three axes; all readers use it.
 
         A record with ``value`` -1 has no judgement (its ``label`` may be -1 too): it becomes an abstention unless the
-        same annotator judged another class of that document.
+        same annotator judged another class of that document. ``time`` and ``probability`` have NaN where there is none.
         """
         where = where or validation.SourceLocation()
         n_annotators, n_classes = max(len(annotators), 1), max(len(classes), 1)
@@ -236,6 +298,7 @@ class Votes(Frozen):
             doc, annotator, label, value = doc[judged], annotator[judged], label[judged], value[judged]
             view = view[judged]
             time = None if time is None else time[judged]
+            probability = None if probability is None else probability[judged]
             where = where.subset(judged)
 
         def describe(record: int) -> str:
@@ -262,6 +325,10 @@ class Votes(Frozen):
             annotators,
             classes,
             np.column_stack(np.divmod(abstentions, n_annotators)).astype(np.int32),
+            np.empty(0, dtype=np.float32) if probability is None else probability[kept].astype(np.float32),
+            np.empty(0, dtype=np.float64) if time is None else time[kept],
+            _no_names() if annotator_kinds is None else annotator_kinds,
+            _no_names() if annotator_families is None else annotator_families,
         )
 
     @classmethod
@@ -273,7 +340,10 @@ class Votes(Frozen):
         annotators: Iterable[object] | None = None,
         classes: Iterable[object] | None = None,
     ) -> Votes:
-        """Votes from an array (documents, annotators, classes) of 1, 0, and -1 or NaN for no judgement."""
+        """Votes from an array (documents, annotators, classes) of 1, 0, and -1 or NaN for no judgement.
+
+        A number between 0 and 1 is a soft vote: the probability of "present".
+        """
         votes = np.asarray(array)
         if votes.ndim != 3 or votes.dtype.kind not in "biuf":
             raise DataError(
@@ -281,10 +351,12 @@ class Votes(Frozen):
                 f"of shape {votes.shape}"
             )
         missing = (votes == validation.BLANK) | (np.isnan(votes) if votes.dtype.kind == "f" else False)
-        bad = ~missing & (votes != 0) & (votes != 1)
+        bad = ~missing & ~((votes >= 0) & (votes <= 1))
         if bad.any():
             place = tuple(int(i) for i in np.argwhere(bad)[0])
-            raise DataError(f"vote {votes[place]} at [document, annotator, class] {list(place)} is not 0, 1, -1 or NaN")
+            raise DataError(
+                f"vote {votes[place]} at [document, annotator, class] {list(place)} is not from 0 to 1, -1 or NaN"
+            )
         names = [
             names_array(range(size) if given is None else given)
             for given, size in zip((doc_ids, annotators, classes), votes.shape, strict=True)
@@ -293,8 +365,15 @@ class Votes(Frozen):
             if len(axis) != size:
                 raise DataError(f"{len(axis)} {kind} were given for an array of shape {votes.shape}")
         doc, annotator, label = np.nonzero(~missing)
-        value = votes[doc, annotator, label].astype(np.int8)
-        return cls.from_codes(doc, annotator, label, value, doc_ids=names[0], annotators=names[1], classes=names[2])
+        value = votes[doc, annotator, label]
+        probability = None
+        if votes.dtype.kind == "f":
+            probability = np.where((value > 0) & (value < 1), value, np.nan)
+            value = value >= _HALF
+        return cls.from_codes(
+            doc, annotator, label, value.astype(np.int8), doc_ids=names[0], annotators=names[1], classes=names[2],
+            probability=probability,
+        )  # fmt: skip
 
     @classmethod
     def from_records(
@@ -332,8 +411,14 @@ class Votes(Frozen):
 
         Documents have the order of ``documents`` (any object with ``doc_ids``, or the ids), else of the categories of a
         categorical column, else of first appearance. Annotators and classes are sorted unless categorical or given.
-        ``doc=``, ``annotator=``, ``label=``, ``value=`` and ``time=`` name the columns if needed.
+        A value between 0 and 1 is a soft vote: the probability of "present". A column ``confidence`` says how certain
+        the annotator is of the value beside it, and ``probability`` how probable "present" is. Other optional columns
+        are the time (``timestamp``, ``created_at``), and the kind ("person" or "model") and family of the annotator.
+        ``doc=``, ``annotator=``, ``label=``, ``value=``, ``probability=``, ``confidence=``, ``time=``, ``kind=`` and
+        ``family=`` name the columns if needed.
         """
+        from palda.data.vote_records import VoteRecords
+
         records = VoteRecords.from_frame(
             frame,
             documents=documents,
@@ -341,6 +426,7 @@ class Votes(Frozen):
             present_at=present_at,
             where=where,
             declared=declared,
+            soft=True,
             **columns,
         )
         return records.votes(duplicates)
@@ -348,7 +434,8 @@ class Votes(Frozen):
     def to_frame(self) -> pd.DataFrame:
         """Votes as a long data frame; its categorical columns have all names, so ``from_frame`` returns equal votes.
 
-        An abstention is a row without label and value.
+        An abstention is a row without label and value. There are columns ``probability``, ``timestamp``, ``kind`` and
+        ``family`` if any vote or annotator has one.
         """
         import pandas as pd
 
@@ -358,7 +445,7 @@ class Votes(Frozen):
         label = np.concatenate((self.label, np.full(n_abstained, -1, dtype=np.int32)))
         value = pd.array(np.concatenate((self.value, np.zeros(n_abstained, dtype=np.int8))), dtype="Int8")
         value[len(self) :] = pd.NA
-        return pd.DataFrame(
+        frame = pd.DataFrame(
             {
                 "doc": pd.Categorical.from_codes(doc, categories=self.doc_ids.tolist()),
                 "annotator": pd.Categorical.from_codes(annotator, categories=self.annotators.tolist()),
@@ -366,73 +453,10 @@ class Votes(Frozen):
                 "value": value,
             }
         )
-
-
-@dataclass(frozen=True)
-class VoteRecords:
-    """Rows of a file of votes as positions on three axes, before duplicates are resolved.
-
-    A ``value`` of -1 means no judgement. With ``unite``, the rows of one annotator on one document form one answer.
-    """
-
-    doc: NDArray[np.integer[Any]]
-    annotator: NDArray[np.integer[Any]]
-    label: NDArray[np.integer[Any]]
-    value: NDArray[np.integer[Any]]
-    doc_ids: Strings
-    annotators: Strings
-    classes: Strings
-    where: validation.SourceLocation
-    time: NDArray[np.float64] | None = None
-    unite: bool = False
-
-    def votes(self, duplicates: validation.DuplicateRule = "error") -> Votes:
-        """Votes after duplicates are resolved."""
-        records = self._subset(self._merged_rows()) if self.unite else self
-        return Votes.from_codes(
-            records.doc, records.annotator, records.label, records.value, doc_ids=self.doc_ids,
-            annotators=self.annotators, classes=self.classes, time=records.time, duplicates=duplicates,
-            where=records.where,
-        )  # fmt: skip
-
-    def _subset(self, rows: NDArray[np.int64]) -> VoteRecords:
-        columns = {name: getattr(self, name)[rows] for name in LONG_COLUMNS}
-        return replace(
-            self, **columns, time=None if self.time is None else self.time[rows], where=self.where.subset(rows)
-        )
-
-    def _merged_rows(self) -> NDArray[np.int64]:
-        """One row per annotator, document and class: "present" takes precedence over "absent"."""
-        key = self.doc.astype(np.int64) * len(self.annotators) + self.annotator
-        key = key * (len(self.classes) + 1) + self.label + 1
-        order = np.lexsort((-self.value, key))
-        first = np.ones(len(order), dtype=bool)
-        first[1:] = key[order][1:] != key[order][:-1]
-        return order[first]
-
-    @classmethod
-    def from_frame(
-        cls,
-        frame: pd.DataFrame,
-        *,
-        documents: Iterable[object] | None = None,
-        classes: Iterable[object] | None = None,
-        present_at: float | None = None,
-        where: validation.SourceLocation | None = None,
-        declared: bool = True,
-        **columns: str | None,
-    ) -> VoteRecords:
-        """Records of a long data frame, with the options of ``Votes.from_frame``."""
-        from palda.data.columns import codes_of, require_columns, roles, times_of, values_of
-
-        where = where or validation.SourceLocation(first_row=0)
-        found = roles(frame, (*LONG_COLUMNS, "time"), columns, where)
-        require_columns(found, LONG_COLUMNS, frame, where)
-        value = values_of(frame[found["value"]], present_at, where)
-        doc, doc_ids = codes_of(frame[found["doc"]], "document", documents, where, by_name=False, declared=declared)
-        annotator, annotators = codes_of(frame[found["annotator"]], "annotator", None, where, declared=declared)
-        label, names = codes_of(
-            frame[found["label"]], "class", classes, where, declared=declared, may_be_blank=value == validation.BLANK
-        )
-        time = times_of(frame[found["time"]], where) if found["time"] else None
-        return cls(doc, annotator, label, value, doc_ids, annotators, names, where, time)
+        for name, column in (("probability", self.probability), ("timestamp", self.time)):
+            if len(column):
+                frame[name] = np.concatenate((column, np.full(n_abstained, np.nan, dtype=column.dtype)))
+        for name, traits in (("kind", self.annotator_kinds), ("family", self.annotator_families)):
+            if len(traits):
+                frame[name] = traits[annotator]
+        return frame

@@ -180,15 +180,29 @@ def known_votes(
     if unknown:
         raise DataError(validation.unknown_name(unknown[0], list(classes), "class"))
     row = {name: position for position, name in enumerate(dict.fromkeys((*annotators, *given.annotators)))}
+    place = np.array([row[name] for name in given.annotators], dtype=np.int32)
     return Votes.from_codes(
         given.doc,
-        np.array([row[name] for name in given.annotators], dtype=np.int32)[given.annotator],
+        place[given.annotator],
         np.array([column[name] for name in given.classes], dtype=np.int32)[given.label],
         given.value,
         doc_ids=given.doc_ids,
         annotators=names_array(row),
         classes=classes,
+        time=given.time if len(given.time) else None,
+        probability=given.probability if len(given.probability) else None,
+        annotator_kinds=_moved(given.annotator_kinds, place, len(row)),
+        annotator_families=_moved(given.annotator_families, place, len(row)),
     )
+
+
+def _moved(traits: Strings, place: NDArray[np.int32], size: int) -> Strings | None:
+    """Kinds or families of annotators at other positions, "" for everybody else."""
+    if not len(traits):
+        return None
+    moved = np.full(size, "", dtype=object)
+    moved[place] = traits
+    return moved
 
 
 class NewVotes(NamedTuple):

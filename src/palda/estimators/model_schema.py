@@ -36,6 +36,10 @@ _STATE: dict[str, Rule] = {
 }
 _OPTIONAL_STATE: dict[str, Rule] = {"vocabulary": _NAMES, "feature_names": _NAMES, "words": json_rules.ANY}
 _CROWD_STATE: dict[str, Rule] = dict.fromkeys(("annotators", "doc_ids"), json_rules.list_of(json_rules.UNICODE))
+_TRAITS: dict[str, Rule] = {
+    "annotator_kinds": json_rules.list_of(json_rules.one_of("person", "model", "")),
+    "annotator_families": json_rules.list_of(json_rules.UNICODE),
+}
 
 _FIT_ARRAYS: Schema = {
     "lower_bounds": ArraySpec(("iterations",), infinite=True),
@@ -65,6 +69,8 @@ _VOTES: Schema = {
     "votes.label": ArraySpec(("votes",), "integer", low=0, below="classes", group="votes"),
     "votes.value": ArraySpec(("votes",), "integer", low=0, high=1, group="votes"),
     "votes.abstained": ArraySpec(("abstentions", 2), "integer", low=0, high=2**31, group="votes"),
+    "votes.probability": ArraySpec(("votes",), "float32", low=0, high=1, nan=True, group="votes/probabilities"),
+    "votes.time": ArraySpec(("votes",), nan=True, group="votes/times"),
 }
 
 
@@ -75,7 +81,8 @@ def model_schema(state: Any) -> tuple[Schema, dict[str, int]]:
     """
     kind = state.get("estimator") if isinstance(state, dict) else None
     is_crowd = kind == "CrowdPALDA"
-    json_rules.check_object(state, _STATE | (_CROWD_STATE if is_crowd else {}), _OPTIONAL_STATE, "the model")
+    required, optional = (_STATE | _CROWD_STATE, _OPTIONAL_STATE | _TRAITS) if is_crowd else (_STATE, _OPTIONAL_STATE)
+    json_rules.check_object(state, required, optional, "the model")
     settings = parameters_from_file(state["estimator"], state["settings"])
     if len(set(state["classes"])) != len(state["classes"]):
         raise json_rules.ValueRuleError("a class is listed twice")
@@ -85,6 +92,8 @@ def model_schema(state: Any) -> tuple[Schema, dict[str, int]]:
     if is_crowd:
         schema |= _crowd_arrays(settings)
         sizes |= {"annotators": len(state["annotators"]), "documents": len(state["doc_ids"])}
+        if any(len(state[name]) != sizes["annotators"] for name in _TRAITS if name in state):
+            raise json_rules.ValueRuleError("the numbers of annotators differ")
     if "words" in state:
         words = check_words_state(state["words"])
         schema |= {name: replace(spec, group="") for name, spec in WORDS_ARRAYS.items() if has_array(words, spec)}

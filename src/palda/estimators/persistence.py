@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 _MAX_EXPONENT, _MIN_LENGTH = 10.0, 1e-6  # of a temperature in a file
 _VOTE_COLUMNS = {"doc": np.int32, "annotator": np.int32, "label": np.int32, "value": np.int8}
+_OPTIONAL_VOTE_COLUMNS = ("probability", "time")
+_ANNOTATOR_TRAITS = ("annotator_kinds", "annotator_families")
 
 
 class PersistentEstimator(BaseEstimator):
@@ -133,7 +135,10 @@ class PersistentEstimator(BaseEstimator):
         if texts is not None:
             arrays["texts"] = np.frombuffer(json.dumps(texts.tolist()).encode("ascii"), dtype=np.uint8)
         if votes is not None:
-            arrays |= {f"votes.{name}": getattr(votes, name) for name in (*_VOTE_COLUMNS, "abstained")}
+            optional = [name for name in _OPTIONAL_VOTE_COLUMNS if len(getattr(votes, name))]
+            arrays |= {f"votes.{name}": getattr(votes, name) for name in (*_VOTE_COLUMNS, "abstained", *optional)}
+            traits = {name: getattr(votes, name).tolist() for name in _ANNOTATOR_TRAITS}
+            state |= {name: names for name, names in traits.items() if names}
 
     def _texts_array(self, texts: Any) -> Strings:
         """Texts of the training documents, which have ids if there were votes."""
@@ -188,7 +193,9 @@ class PersistentEstimator(BaseEstimator):
         if "texts" in arrays:
             self.texts_ = self._texts_array(_restored_texts(arrays["texts"].tobytes()))
         if "votes.doc" in arrays:
-            self.votes_ = _restored_votes(arrays, self.doc_ids_, self.annotators_, self.classes_)
+            axes = {"doc_ids": self.doc_ids_, "annotators": self.annotators_, "classes": self.classes_}
+            axes |= {name: names_array(state[name]) for name in _ANNOTATOR_TRAITS if name in state}
+            self.votes_ = _restored_votes(arrays, axes)
 
 
 def _restored_texts(stored: bytes) -> list[str]:
@@ -213,14 +220,13 @@ def _restored_temperature(numbers: Any) -> Temperature:
     return Temperature(scale, exponent, length)
 
 
-def _restored_votes(
-    arrays: Mapping[str, NDArray[Any]], doc_ids: Strings, annotators: Strings, classes: Strings
-) -> Votes:
+def _restored_votes(arrays: Mapping[str, NDArray[Any]], axes: dict[str, Any]) -> Votes:
     columns = {name: arrays[f"votes.{name}"].astype(kind, copy=False) for name, kind in _VOTE_COLUMNS.items()}
+    columns |= {name: arrays[f"votes.{name}"] for name in _OPTIONAL_VOTE_COLUMNS if f"votes.{name}" in arrays}
     abstained = arrays["votes.abstained"].astype(np.int32, copy=False)
-    if (abstained >= (len(doc_ids), len(annotators))).any():
+    if (abstained >= (len(axes["doc_ids"]), len(axes["annotators"]))).any():
         raise ValueError("an abstention is out of range")
-    return Votes(**columns, doc_ids=doc_ids, annotators=annotators, classes=classes, abstained=abstained)
+    return Votes(**columns, **axes, abstained=abstained)
 
 
 def _prior_arrays(prior: LabelPrior | None, label_prior: Any) -> Arrays:

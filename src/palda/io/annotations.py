@@ -91,17 +91,26 @@ def records_from_matrix(
     where: validation.SourceLocation,
     time: NDArray[np.float64] | None = None,
     unite: bool = False,
+    probability: NDArray[np.float32] | None = None,
+    annotator_kinds: Strings | None = None,
+    annotator_families: Strings | None = None,
 ) -> VoteRecords:
-    """Records of a matrix with one row per annotation: 1, 0, or -1 for no judgement; a row of -1 is an abstention."""
+    """Records of a matrix with one row per annotation: 1, 0, or -1 for no judgement; a row of -1 is an abstention.
+
+    ``probability`` has the same shape: the probability of "present" that was stated, NaN for a hard vote.
+    """
     record, label = np.nonzero(matrix != validation.BLANK)
     abstaining = np.flatnonzero((matrix == validation.BLANK).all(axis=1))
     value = np.concatenate((matrix[record, label], np.full(len(abstaining), validation.BLANK, dtype=np.int8)))
+    if probability is not None:
+        probability = np.append(probability[record, label], np.full(len(abstaining), np.nan, dtype=np.float32))
     record = np.concatenate((record, abstaining))
     label = np.concatenate((label, np.full(len(abstaining), -1)))
     time = None if time is None else time[record]
     return VoteRecords(
-        doc[record], annotator[record], label, value, doc_ids, annotators, classes, where.subset(record), time, unite
-    )
+        doc[record], annotator[record], label, value, doc_ids, annotators, classes, where.subset(record), time, unite,
+        probability, annotator_kinds, annotator_families,
+    )  # fmt: skip
 
 
 def _class_axis(
@@ -132,9 +141,9 @@ def _vote_matrix(annotations: Sequence[Annotation], axis: Strings, *, partial: b
 
 
 def _times(annotations: Sequence[Annotation]) -> NDArray[np.float64] | None:
-    """Times if every annotation has one, else None."""
-    times = [annotation.time for annotation in annotations]
-    return None if None in times or not times else np.array(times, dtype=np.float64)
+    """Times, NaN where unknown; None if all are."""
+    times = [np.nan if annotation.time is None else annotation.time for annotation in annotations]
+    return None if np.isnan(times).all() else np.array(times, dtype=np.float64)
 
 
 def _gold_matrix(

@@ -14,7 +14,7 @@ from palda.errors import DataError
 from palda.io.exports import is_archive, platform_of
 from palda.io.files import Table, file_name
 from palda.io.table_files import as_table, read_chunks
-from palda.io.tables import read_documents, read_votes
+from palda.io.tables import read_documents, read_table_votes, read_votes
 
 if TYPE_CHECKING:
     import os
@@ -113,10 +113,11 @@ def read(path: Source, votes: Source | None = None, **options: Any) -> Dataset:
     blank : {"abstained", "none"}, optional
         Meaning of a blank cell in a column of lists: no judgement, or no class applies.
     present_at : float, optional
-        Cells are scores; a score of at least this value means "present".
+        Cells are scores; a score of at least this value means "present". Without it, numbers between 0 and 1 are soft
+        votes.
     columns : mapping of str to str, optional
-        Columns of the votes by role ("annotator", "label", "labels", "value", "time"), if they do not have one of the
-        usual names.
+        Columns of the votes by role ("annotator", "label", "labels", "value", "probability", "confidence", "time",
+        "kind", "family"), if they do not have one of the usual names.
     ignore : sequence of str, optional
         Columns of the votes to leave out.
     duplicates : {"error", "last", "first", "drop"}, default "error"
@@ -236,7 +237,8 @@ def read_gold_votes(
     clash = validation.find_column(list(table.frame.columns), "annotator", None, table.where)
     if clash is not None:
         table.where.fail("gold labels have no annotators; remove the column, or is this a file of votes?", None, clash)
-    return read_votes(replace(table, frame=table.frame.assign(annotator="gold")), documents, classes=classes)
+    with_annotator = replace(table, frame=table.frame.assign(annotator="gold"))
+    return read_table_votes(with_annotator, documents, soft=False, classes=classes)
 
 
 def guess_format(path: Source, encoding: str | None = None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -12,15 +11,19 @@ import pandas as pd
 
 from palda.data import (
     LONG_COLUMNS,
+    OPTIONAL_COLUMNS,
     Documents,
     Values,
+    VoteCells,
     VoteRecords,
     Votes,
+    annotator_traits,
     check_plain,
     codes_of,
     factorize,
     given_axis,
     names_array,
+    probabilities_of,
     require_columns,
     roles,
     times_of,
@@ -32,7 +35,7 @@ from palda.io import limits
 from palda.io.annotations import records_from_matrix
 from palda.io.exports import is_archive, platform_of
 from palda.io.files import Table, file_name
-from palda.io.json_text import check_characters, parse_json
+from palda.io.label_lists import list_matrix
 from palda.io.table_files import as_table
 
 if TYPE_CHECKING:
@@ -209,13 +212,19 @@ def read_votes(
 ) -> Votes:
     """Read votes from a table in one of three layouts, recognised by the header.
 
-    - long: ``doc, annotator, label, value``, one row per vote; the value is 1, 0 or blank;
-    - wide: ``doc, annotator, <class>, <class>, ...`` with 1, 0 or blank in the cells;
+    - long: ``doc, annotator, label, value``, one row per vote; the value is 1, 0, a number between them or blank;
+    - wide: ``doc, annotator, <class>, <class>, ...`` with the same values in the cells;
     - lists: ``doc, annotator, labels`` with a JSON list or ``a;b`` in the cells; classes that are not named are absent.
       A column ``label`` without a value column also works: the rows of an annotator on a document form one list.
 
     Other usual column names are recognised (``task``, ``item``, ``doc_id``; ``worker``, ``rater_id``,
     ``completed_by``).
+
+    A number between 0 and 1 is a soft vote: the probability of "present" that the annotator states. So is a value of 1
+    or 0 with a ``confidence`` beside it (how probable that value is) or a ``probability`` (of "present"); beside a list
+    it applies to the classes that the list names. Further optional columns are the time of the vote (``timestamp``,
+    ``created_at``), and what the annotator is: ``kind`` ("person" or "model") and ``family`` (such as the model that
+    several versions belong to).
 
     Parameters
     ----------
@@ -231,7 +240,7 @@ def read_votes(
     partial : bool, default False
         In lists, treat classes that are not named as not judged (default: absent).
     present_at : float, optional
-        Cells are scores; a score of at least this value means "present".
+        Cells are scores; a score of at least this value means "present", and the votes are hard votes.
     ignore : collection of str, optional
         Columns to leave out.
     duplicates : {"error", "last", "first", "drop"}, default "error"
@@ -243,8 +252,8 @@ def read_votes(
     encoding : str, optional
         Encoding of a text file that is not UTF-8.
     **columns : str
-        ``doc=``, ``annotator=``, ``label=``, ``labels=``, ``value=`` and ``time=`` name the columns, if they do not
-        have one of the usual names.
+        ``doc=``, ``annotator=``, ``label=``, ``labels=``, ``value=``, ``probability=``, ``confidence=``, ``time=``,
+        ``kind=`` and ``family=`` name the columns, if they do not have one of the usual names.
 
     Returns
     -------
@@ -269,12 +278,18 @@ def read_votes(
             "is a folder or an archive, not a table of votes; if it is an export, use palda.read(...).votes",
             file=file_name(source),
         )
-    table = as_table(source, encoding)
+    return read_table_votes(
+        as_table(source, encoding), documents, duplicates, classes=classes, layout=layout, partial=partial,
+        present_at=present_at, ignore=ignore, blank=blank, columns=columns,
+    )  # fmt: skip
+
+
+def read_table_votes(
+    table: Table, documents: Any = None, duplicates: validation.DuplicateRule = "error", **options: Any
+) -> Votes:
+    """Votes of a table, with the options of ``vote_rows``."""
     try:
-        rows = vote_rows(
-            table, documents, classes=classes, layout=layout, partial=partial, present_at=present_at, ignore=ignore,
-            blank=blank, columns=columns,
-        )  # fmt: skip
+        rows = vote_rows(table, documents, **options)
     except DataError:
         platform = platform_of(table.frame.columns)
         if platform is not None:
@@ -282,7 +297,7 @@ def read_votes(
                 f"is an export of {platform}, not a table of votes; use palda.read(...).votes", file=table.where.file
             ) from None
         raise
-    if blank is None and rows.n_blank:
+    if options.get("blank") is None and rows.n_blank:
         warn_about_blanks(rows.n_blank, rows.first_blank)
     return rows.records.votes(duplicates)
 
@@ -308,32 +323,40 @@ def vote_rows(
     blank: Literal["abstained", "none"] | None = None,
     columns: Mapping[str, str | None] | None = None,
     whole: bool = True,
+    soft: bool = True,
 ) -> VoteTable:
-    """Records of a table, with the options of ``read_votes``; a part of a table (not ``whole``) may have no classes."""
+    """Records of a table, with the options of ``read_votes``.
+
+    A part of a table (not ``whole``) may have no classes. Without ``soft``, as for gold labels, votes are 0 or 1.
+    """
     validation.require_choice(layout, ("auto", "long", "wide", "lists"), "layout")
     validation.require_choice(blank, (None, "abstained", "none"), "blank")
     columns = columns or {}
     _check_ignored(table, ignore)
     frame = table.frame.drop(columns=list(ignore))
     table = replace(table, frame=frame)
-    found = roles(frame, (*LONG_COLUMNS, "labels", "time"), columns, table.where)
+    found = roles(frame, (*LONG_COLUMNS, "labels", *OPTIONAL_COLUMNS), columns, table.where)
     require_columns(found, ("doc", "annotator"), frame, table.where)
     chosen = _layout(frame, found, columns) if layout == "auto" else layout
     if chosen == "long":
-        named = {role: found[role] for role in (*LONG_COLUMNS, "time")}
+        named = {role: found[role] for role in (*LONG_COLUMNS, *OPTIONAL_COLUMNS)}
+        named["kind"] = columns.get("kind")  # any other column of that name may say something else
         records = VoteRecords.from_frame(
             frame, documents=documents, classes=classes, present_at=present_at, where=table.where,
-            declared=table.declared, **named,
+            declared=table.declared, soft=soft, **named,
         )  # fmt: skip
         return VoteTable(records, chosen)
     if chosen == "wide":
-        matrix, names = _wide_matrix(table, found, classes, present_at)
-        return VoteTable(_annotation_records(table, found, matrix, names, documents), chosen)
+        found = _wide_roles(frame, found, columns)
+        matrix, probability, names = _wide_matrix(table, found, classes, present_at, soft=soft)
+        records = _annotation_records(table, found, matrix, names, documents, columns, probability)
+        return VoteTable(records, chosen)
     if present_at is not None:
         raise DataError("present_at needs scores, but the votes are lists of classes", file=table.where.file)
-    matrix, names, is_blank = _list_matrix(table, found, classes, partial=partial, blank=blank, whole=whole)
+    matrix, names, is_blank = list_matrix(table, found, classes, partial=partial, blank=blank, whole=whole)
+    probability = _stated_probabilities(frame, found, matrix, table.where) if soft else None
     unite = found["labels"] is None
-    records = _annotation_records(table, found, matrix, names, documents, unite=unite)
+    records = _annotation_records(table, found, matrix, names, documents, columns, probability, unite=unite)
     if not is_blank.any():
         return VoteTable(records, chosen)
     column = found["labels"] or found["label"]
@@ -347,7 +370,7 @@ def warn_about_blanks(n_blank: int, first: str) -> None:
         f"{first}: {n_blank} blank cells were read as abstentions; if they mean that no class applies,"
         " pass blank='none' (or write []), else pass blank='abstained'",
         PaldaWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
 
 
@@ -362,7 +385,7 @@ def _check_ignored(table: Table, ignore: Collection[str]) -> None:
 
 
 def _layout(frame: pd.DataFrame, found: dict[str, str | None], given: Mapping[str, str | None]) -> Layout:
-    if found["label"] and found["value"] and not given.get("labels"):
+    if found["label"] and (found["value"] or found["probability"]) and not given.get("labels"):
         return "long"
     column = found["labels"] or found["label"]
     if column is None:
@@ -372,15 +395,31 @@ def _layout(frame: pd.DataFrame, found: dict[str, str | None], given: Mapping[st
 
 
 def _holds_votes(column: pd.Series[Any]) -> bool:
-    """Whether a column has only 0, 1 and blanks: then "tag" or "category" is a class, not a column of lists."""
-    votes = [validation.parse_value(cell) for cell in factorize(column)[1]]
+    """Whether a column has only votes and blanks: then "tag" or "category" is a class, not a column of lists."""
+    votes = [validation.parse_vote(cell) for cell in factorize(column)[1]]
     return None not in votes and any(vote != validation.BLANK for vote in votes)
 
 
+def _wide_roles(
+    frame: pd.DataFrame, found: dict[str, str | None], given: Mapping[str, str | None]
+) -> dict[str, str | None]:
+    """Columns of a wide table that are no classes: a "family" that holds votes is a class, like any other column."""
+    named = set(given.values())
+    return {
+        role: None
+        if column is not None
+        and column not in named
+        and (role in {"probability", "confidence"} or (role in {"kind", "family"} and _holds_votes(frame[column])))
+        else column
+        for role, column in found.items()
+    }
+
+
 def _wide_matrix(
-    table: Table, found: dict[str, str | None], classes: Iterable[str] | None, present_at: float | None
-) -> tuple[NDArray[np.int8], Strings]:
-    taken = {found["doc"], found["annotator"], found["time"]}
+    table: Table, found: dict[str, str | None], classes: Iterable[str] | None, present_at: float | None, *, soft: bool
+) -> tuple[NDArray[np.int8], NDArray[np.float32] | None, Strings]:
+    """Votes (rows, classes), their probabilities if there are any, and the classes."""
+    taken = {found[role] for role in ("doc", "annotator", "time", "kind", "family")}
     present = [name for name in table.frame.columns if name not in taken]
     if not present:
         table.where.fail("there is no column with votes; add label and value, labels, or one column per class")
@@ -392,86 +431,26 @@ def _wide_matrix(
             table.where.fail(f"{problem}; leave the column out with ignore=[{column!r}]", column=column)
     limits.check_n_cells(len(table.frame), len(names), table.where.file)
     matrix = np.full((len(table.frame), len(names)), validation.BLANK, dtype=np.int8)
+    probability: NDArray[np.float32] | None = None
     for position, name in enumerate(names):
         if name in table.frame.columns:
             hint = f"; if {name!r} is not a class, pass ignore=[{name!r}]"
-            matrix[:, position] = values_of(table.frame[name], present_at, table.where, hint)
-    return matrix, names
+            value, stated = values_of(table.frame[name], present_at, table.where, hint, soft=soft)
+            matrix[:, position] = value
+            if stated is not None:
+                if probability is None:
+                    probability = np.full(matrix.shape, np.nan, dtype=np.float32)
+                probability[:, position] = stated
+    return matrix, probability, names
 
 
-def _list_matrix(
-    table: Table,
-    found: dict[str, str | None],
-    classes: Iterable[str] | None,
-    *,
-    partial: bool,
-    blank: Literal["abstained", "none"] | None,
-    whole: bool,
-) -> tuple[NDArray[np.int8], Strings, NDArray[np.bool_]]:
-    """Votes (rows, classes), the classes, and which rows are blank."""
-    column = found["labels"] or found["label"]
-    if column is None:
-        table.where.fail("no column of class lists; name it 'labels' or pass labels='...'")
-    codes, cells = factorize(table.frame[column])
-    sets = [_label_set(cell) for cell in cells] + [None]  # the last one is for missing cells, whose code is -1
-    if "broken" in sets:
-        cell = sets.index("broken")
-        problem = f'{validation.shown(cells[cell])} is not a list of classes; write ["a", "b"] or a;b'
-        table.where.fail(problem, int(np.argmax(codes == cell)), column)
-    found_names = sorted({name for names in sets if names is not None for name in names})
-    axis = names_array(found_names) if classes is None else given_axis(classes, "class")
-    if not len(axis) and whole:
-        table.where.fail("no list names a class; pass them with classes=[...]", column=column)
-    unknown = set(found_names) - set(axis)
-    if unknown:
-        cell, name = next((cell, name) for cell, names in enumerate(sets) for name in names or () if name in unknown)
-        problem = validation.unknown_name(name, axis.tolist(), "class")
-        table.where.fail(problem, int(np.argmax(codes == cell)), column)
-    limits.check_n_cells(len(codes), len(axis), table.where.file)
-    place = {name: position for position, name in enumerate(axis)}
-    rows = np.full((len(sets), len(axis)), validation.BLANK, dtype=np.int8)
-    for cell, names in enumerate(sets):
-        if names is not None or blank == "none":
-            if not partial:
-                rows[cell] = 0
-            rows[cell, [place[name] for name in names or ()]] = 1
-    is_blank = np.array([names is None for names in sets])[codes]
-    return rows[codes], axis, is_blank
-
-
-def _label_set(cell: object) -> list[str] | Literal["broken"] | None:
-    """Classes in a cell; None if it is blank."""
-    if isinstance(cell, (list, tuple, set, frozenset, np.ndarray)):
-        return _names(list(cell))
-    if validation.is_blank(cell):
-        return None
-    if isinstance(cell, dict):
-        return "broken"
-    text = str(cell).strip()
-    if not text.startswith("["):
-        return [name for name in (part.strip() for part in text.split(";")) if name]
-    try:
-        return _names(parse_json(text))
-    except ValueError:
-        return _python_list(text)
-
-
-def _python_list(text: str) -> list[str] | Literal["broken"]:
-    """List written by Python's ``str(["a", "b"])``; literals only, nothing is executed."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # such as an invalid escape
-            listed = _names(ast.literal_eval(text))
-        check_characters("".join(listed))
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, SyntaxWarning):
-        return "broken"
-    return listed
-
-
-def _names(cells: object) -> list[str] | Literal["broken"]:
-    if not isinstance(cells, list) or not all(isinstance(cell, (str, int, float, np.generic)) for cell in cells):
-        return "broken"
-    return [name for name in map(validation.name_text, cells) if name]
+def _stated_probabilities(
+    frame: pd.DataFrame, found: dict[str, str | None], matrix: NDArray[np.int8], where: validation.SourceLocation
+) -> NDArray[np.float32] | None:
+    """Probabilities (rows, classes) of the classes that lists name, from the column beside them."""
+    named = VoteCells(np.ones(len(frame), dtype=np.int8))
+    stated = probabilities_of(frame, found, named, where)
+    return None if stated is None else np.where(matrix == 1, stated[:, None], np.float32(np.nan))
 
 
 def _annotation_records(
@@ -480,6 +459,8 @@ def _annotation_records(
     matrix: NDArray[np.int8],
     classes: Strings,
     documents: Any,
+    given: Mapping[str, str | None],
+    probability: NDArray[np.float32] | None,
     *,
     unite: bool = False,
 ) -> VoteRecords:
@@ -487,8 +468,10 @@ def _annotation_records(
     frame, where = table.frame, table.where
     doc, doc_ids = codes_of(frame[found["doc"]], "document", documents, where, by_name=False, declared=table.declared)
     annotator, annotators = codes_of(frame[found["annotator"]], "annotator", None, where, declared=table.declared)
-    time = None if unite or found["time"] is None else times_of(frame[found["time"]], where)
+    time = None if found["time"] is None else times_of(frame[found["time"]], where)
+    named = [column for column in given.values() if column is not None]
+    kinds, families = annotator_traits(frame, found, annotator, annotators, where, named=named)
     return records_from_matrix(
         doc, annotator, matrix, doc_ids=doc_ids, annotators=annotators, classes=classes, where=where, time=time,
-        unite=unite,
+        unite=unite, probability=probability, annotator_kinds=kinds, annotator_families=families,
     )  # fmt: skip

@@ -31,7 +31,7 @@ from palda.io.shards.vote_sorting import (
     vote_file,
     votes_of_shard,
 )
-from palda.io.shards.writer import DOCS_PER_SHARD, write_names, write_part, write_words
+from palda.io.shards.writer import DOCS_PER_SHARD, annotator_names, write_names, write_part, write_words
 from palda.io.sources import ReadOptions, read, read_gold, read_gold_votes, stream_documents
 from palda.io.table_files import read_chunks
 from palda.io.transformer_state import restore_words
@@ -231,7 +231,7 @@ def _whole_plan(sources: Sources, treatment: Treatment, unfinished: UnfinishedFo
     texts = dataset.corpus.texts if isinstance(dataset.corpus, Documents) and treatment.keep_texts else None
     corpus = Corpus.from_counts(counts, words.get_feature_names_out(), dataset.doc_ids, texts)
     counted = dataset.with_corpus(corpus)
-    names = {"vocabulary": corpus.vocabulary, "classes": counted.classes, "annotators": counted.votes.annotators}
+    names = {"vocabulary": corpus.vocabulary, "classes": counted.classes, **annotator_names(counted.votes)}
     files = write_words(unfinished.output, words) | write_names(unfinished.output, names)
     size = treatment.docs_per_shard
     shards = (partial(_part, counted, slice(start, start + size)) for start in range(0, len(counted), size))
@@ -258,7 +258,7 @@ def _streamed_plan(sources: Sources, treatment: Treatment, unfinished: Unfinishe
     words = restore_words(read_json(unfinished.output / WORDS))
     if not isinstance(words, TextWords):
         raise TypeError("only texts are streamed")
-    names = {"vocabulary": list(words.vocabulary_), "classes": facts.classes, "annotators": facts.annotators}
+    names = {"vocabulary": list(words.vocabulary_), "classes": facts.classes, **facts.annotator_names()}
     files = read["files"] | write_names(unfinished.output, names)
     maker = _ShardMaker(sources, treatment, unfinished.temporary, words, words.chunk_counter(), facts, grouped, gold)
     shards = maker.shards(read["n_docs"])

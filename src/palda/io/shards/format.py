@@ -1,8 +1,9 @@
 """Files of a shard folder: their names, their content, and its validation.
 
 A folder holds ``manifest.json`` (sizes, and the SHA-256 of every other file), ``names.json`` (vocabulary, classes,
-annotators), ``words.json`` (the fitted transformer that turns new documents into counts, if it is known) and one Arrow
-IPC file per shard, ``shard-00000.arrow``. Equal data give equal bytes: no file holds a date.
+annotators, and their kinds and families if known), ``words.json`` (the fitted transformer that turns new documents into
+counts, if it is known) and one Arrow IPC file per shard, ``shard-00000.arrow``. Equal data give equal bytes: no file
+holds a date.
 
 A shard file is uncompressed, so that it can be memory-mapped, and has one row per document. Its columns are:
 
@@ -14,6 +15,9 @@ A shard file is uncompressed, so that it can be memory-mapped, and has one row p
 ``vote_annotators``       large_list of integers       annotator of each vote, as positions in the annotators
 ``vote_classes``          large_list of integers       class of each vote, as positions in the classes
 ``vote_values``           large_list of int8           1 for present, 0 for absent
+``vote_probabilities``    large_list of float          probability of "present" that was stated, NaN for a hard vote;
+                                                       only if the shard has soft votes
+``vote_times``            large_list of double         seconds since 1970, NaN if unknown; only if any is known
 ``abstained``             large_list of integers       annotators who looked at the document and judged nothing
 ``gold``                  fixed_size_list of int8      known label per class, -1 if unknown; only if any is known
 ========================  ===========================  ==============================================================
@@ -199,6 +203,13 @@ def names_of(content: Any, name: str, size: int, path: Path) -> Strings:
     return string_array(names)
 
 
+def traits_of(content: Any, name: str, n_annotators: int, path: Path) -> Strings:
+    """Kinds or families of the annotators from the content of ``names.json``; of length 0 if it has none."""
+    if isinstance(content, dict) and name not in content:
+        return string_array([])
+    return names_of(content, name, n_annotators, path)
+
+
 def string_array(strings: list[str]) -> Strings:
     """Strings in a read-only array, unchanged."""
     array = np.fromiter(strings, dtype=object, count=len(strings))
@@ -216,11 +227,13 @@ def write_shard(
     import pyarrow as pa
 
     abstained = np.searchsorted(votes.abstained[:, 0], np.arange(votes.n_docs + 1))
-    vote_columns = {
+    vote_columns: dict[str, NDArray[Any]] = {
         "vote_annotators": votes.annotator.astype(_code_type(votes.n_annotators)),
         "vote_classes": votes.label.astype(_code_type(votes.n_classes)),
         "vote_values": votes.value,
     }
+    optional: dict[str, NDArray[Any]] = {"vote_probabilities": votes.probability, "vote_times": votes.time}
+    vote_columns |= {name: values for name, values in optional.items() if len(values)}
     columns = {"id": _string_column(votes.doc_ids)}
     if texts is not None:
         columns["text"] = _string_column(texts)

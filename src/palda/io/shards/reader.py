@@ -21,6 +21,7 @@ from palda.io.shards.format import (
     read_json,
     read_manifest,
     string_array,
+    traits_of,
 )
 from palda.io.shards.shard_file import check_shard, mapped_shard, min_file_size
 
@@ -106,6 +107,14 @@ class ShardReader:
     def annotators(self) -> Strings:
         """Names of the annotators."""
         return self._names("annotators", self.manifest.annotators)
+
+    @cached_property
+    def annotator_traits(self) -> tuple[Strings, Strings]:
+        """Kinds and families of the annotators; of length 0 if they are not known."""
+        path = self.path / NAMES
+        content = read_json(path)
+        kinds = traits_of(content, "annotator_kinds", self.manifest.annotators, path)
+        return kinds, traits_of(content, "annotator_families", self.manifest.annotators, path)
 
     def check_sizes(self) -> None:
         """Raise unless every file is large enough for the sizes in the manifest, before memory is taken for them."""
@@ -245,6 +254,29 @@ class MappedCounts:
         return matrix if chosen.order is None else sparse.csr_array(matrix[chosen.order])
 
 
+class _OptionalColumns:
+    """Probabilities and times of votes, from shards that may lack them."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[NDArray[Any]]] = {
+            "vote_probabilities": [np.empty(0, np.float32)],
+            "vote_times": [np.empty(0, np.float64)],
+        }
+        self._found: set[str] = set()
+
+    def add(self, shard: Shard, votes: slice | NDArray[np.int64], n_votes: int) -> None:
+        """Add some votes of a shard."""
+        for name, parts in self._parts.items():
+            column = getattr(shard, name)
+            if column is not None:
+                self._found.add(name)
+            parts.append(np.full(n_votes, np.nan, parts[0].dtype) if column is None else column[votes])
+
+    def arrays(self) -> list[NDArray[Any]]:
+        """One array per column; of length 0 if no shard has it."""
+        return [np.concatenate(parts if name in self._found else parts[:1]) for name, parts in self._parts.items()]
+
+
 class MappedVotes:
     """Votes on disk; those on some documents are read as ``Votes`` when they are asked for."""
 
@@ -284,6 +316,16 @@ class MappedVotes:
         return self.reader.annotators
 
     @property
+    def annotator_kinds(self) -> Strings:
+        """Kinds of the annotators; of length 0 if they are not known."""
+        return self.reader.annotator_traits[0]
+
+    @property
+    def annotator_families(self) -> Strings:
+        """Families of the annotators; of length 0 if they are not known."""
+        return self.reader.annotator_traits[1]
+
+    @property
     def classes(self) -> Strings:
         """Names of the classes."""
         return self.reader.classes
@@ -307,7 +349,9 @@ class MappedVotes:
         positions = np.asarray(chosen.positions, dtype=np.int64)
         if not isinstance(chosen.positions, range) and (np.diff(positions) == 0).any():
             raise DataError("a document was requested twice; votes on it would count twice")
-        columns: list[list[NDArray[Any]]] = [[np.empty(0, kind)] for kind in (np.int32, np.int32, np.int32, np.int8)]
+        kinds = (np.int32, np.int32, np.int32, np.int8)
+        columns: list[list[NDArray[Any]]] = [[np.empty(0, kind)] for kind in kinds]
+        optional = _OptionalColumns()
         abstained = [np.empty((0, 2), np.int32)]
         before = 0
         for number, within in chosen.pieces:
@@ -318,10 +362,14 @@ class MappedVotes:
             columns[1].append(shard.vote_annotators[votes].astype(np.int32))
             columns[2].append(shard.vote_classes[votes].astype(np.int32))
             columns[3].append(shard.vote_values[votes].astype(np.int8))
+            optional.add(shard, votes, len(columns[0][-1]))
             looks, lengths = _entries_of(shard.abstained_starts, within)
             abstained.append(np.column_stack((np.repeat(docs, lengths), shard.abstained[looks].astype(np.int32))))
             before += len(docs)
         ids: Any = self.reader.strings("ids", positions) if named else positions
         parts = [np.concatenate(column) for column in columns]
-        found = Votes.assembled(*parts, ids, self.annotators, self.classes, np.concatenate(abstained))
+        found = Votes.assembled(
+            *parts, ids, self.annotators, self.classes, np.concatenate(abstained), *optional.arrays(),
+            *self.reader.annotator_traits,
+        )  # fmt: skip
         return found if chosen.order is None else found.take(chosen.order)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _MAGIC = b"ARROW1"
 _LISTS = ("words", "counts", "vote_annotators", "vote_classes", "vote_values", "abstained")
+_OPTIONAL_LISTS = ("vote_probabilities", "vote_times")
 _HEADER_FIELD, _COMPRESSION_FIELD = 2, 3  # numbers of fields in the tables Message and RecordBatch of the Arrow format
 _STARTS = ArraySpec((("documents", "one more"),), "int64", low=0, ascending=True)
 
@@ -40,6 +41,8 @@ SHARD_ARRAYS = {
     "vote_annotators": ArraySpec(("votes",), "integer", low=0, below="annotators"),
     "vote_classes": ArraySpec(("votes",), "integer", low=0, below="classes"),
     "vote_values": ArraySpec(("votes",), "int8", low=0, high=1),
+    "vote_probabilities": ArraySpec(("votes",), "float32", low=0, high=1, nan=True, group="probabilities"),
+    "vote_times": ArraySpec(("votes",), "float64", nan=True, group="times"),
     "abstained_starts": _STARTS,
     "abstained": ArraySpec(("abstentions",), "integer", low=0, below="annotators"),
     "gold": ArraySpec(("documents", "classes"), "int8", low=-1, high=1, group="gold"),
@@ -66,6 +69,8 @@ class Shard:
     abstained_starts: NDArray[np.int64]
     abstained: NDArray[np.unsignedinteger[Any]]
     gold: NDArray[np.int8] | None
+    vote_probabilities: NDArray[np.float32] | None
+    vote_times: NDArray[np.float64] | None
 
     def strings(self, name: str, rows: slice | NDArray[np.int64]) -> list[str]:
         """Ids (``"ids"``) or texts (``"texts"``) of some documents."""
@@ -158,13 +163,13 @@ def _check_types(schema: pa.Schema) -> None:
     for name in ("id", *_LISTS):
         if name not in names:
             raise ValueError(f"column {name!r} is missing")
-    if len(set(names)) < len(names) or not set(names) <= {"id", "text", "gold", *_LISTS}:
+    if len(set(names)) < len(names) or not set(names) <= {"id", "text", "gold", *_LISTS, *_OPTIONAL_LISTS}:
         raise ValueError("there is a column that does not belong there")
     for name in {"id", "text"} & set(names):
         kind = schema.field(name).type
         if not (pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)):
             raise ValueError(f"column {name!r} holds no strings")
-    for name in _LISTS:
+    for name in (*_LISTS, *(set(_OPTIONAL_LISTS) & set(names))):
         kind = schema.field(name).type
         if not pa.types.is_large_list(kind) or not _is_number(kind.value_type):
             raise ValueError(f"column {name!r} is not a list of numbers")
@@ -184,12 +189,14 @@ def _columns(batch: pa.RecordBatch) -> Shard:
     """Columns of a record batch; their content is checked in ``check_shard``."""
     batch.validate()  # the sizes of all buffers
     names = batch.schema.names
+    present = [name for name in (*_LISTS, *_OPTIONAL_LISTS) if name in names]
     for name in names:
         column = batch.column(name)
-        if column.null_count or (name in _LISTS and column.values.null_count):
+        if column.null_count or (name in present and column.values.null_count):
             raise ValueError(f"column {name!r} has missing values")
-    lists = {name: (batch.column(name).offsets.to_numpy(), batch.column(name).values.to_numpy()) for name in _LISTS}
-    for group in (("words", "counts"), ("vote_annotators", "vote_classes", "vote_values")):
+    lists = {name: (batch.column(name).offsets.to_numpy(), batch.column(name).values.to_numpy()) for name in present}
+    optional = [name for name in _OPTIONAL_LISTS if name in names]
+    for group in (("words", "counts"), ("vote_annotators", "vote_classes", "vote_values", *optional)):
         if not all(np.array_equal(lists[group[0]][0], lists[name][0]) for name in group):
             raise ValueError(f"the lists of {' and '.join(group)} differ in length")
     gold = None
@@ -203,6 +210,7 @@ def _columns(batch: pa.RecordBatch) -> Shard:
         batch.column("id"), batch.column("text") if "text" in names else None,
         *lists["words"], lists["counts"][1], *lists["vote_annotators"], lists["vote_classes"][1],
         lists["vote_values"][1], *lists["abstained"], gold,
+        *(lists[name][1] if name in lists else None for name in _OPTIONAL_LISTS),
     )  # fmt: skip
 
 

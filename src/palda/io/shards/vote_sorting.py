@@ -7,7 +7,7 @@ as for a file that is read at once.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b, sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -94,6 +94,16 @@ class VoteFacts:
     layout: str
     timed: bool
     unite: bool
+    soft: bool = False
+    kinds: dict[str, str] = field(default_factory=dict)
+    """Kinds of the annotators that have one."""
+    families: dict[str, str] = field(default_factory=dict)
+
+    def annotator_names(self) -> dict[str, list[str]]:
+        """Names of the annotators, and their kinds and families if they are known."""
+        traits = {"annotator_kinds": self.kinds, "annotator_families": self.families}
+        known = {name: [given.get(one, "") for one in self.annotators] for name, given in traits.items() if given}
+        return {"annotators": self.annotators, **known}
 
     def as_dict(self) -> dict[str, Any]:
         """Fields as JSON."""
@@ -103,7 +113,8 @@ class VoteFacts:
     def record_type(self) -> np.dtype[Any]:
         """Type of a record in a temporary file."""
         columns = [("doc", "<u4"), ("annotator", "<i4"), ("label", "<i4"), ("value", "i1"), ("row", "<i8")]
-        return np.dtype([*columns, ("time", "<f8")] if self.timed else columns)
+        columns += [("time", "<f8")] * self.timed + [("probability", "<f4")] * self.soft
+        return np.dtype(columns)
 
 
 @dataclass(frozen=True)
@@ -141,7 +152,9 @@ def scan_votes(path: Source, options: ReadOptions, watch: Watch) -> VoteFacts:
     classes: set[str] = set()
     n_rows = n_blank = n_votes = 0
     first_blank, layout = "", options.layout
-    timed = unite = False
+    timed = unite = soft = False
+    kinds: dict[str, str] = {}
+    families: dict[str, str] = {}
     for rows, share in _chunks(path, options):
         found = rows.records
         layout = rows.layout
@@ -149,6 +162,9 @@ def scan_votes(path: Source, options: ReadOptions, watch: Watch) -> VoteFacts:
         classes.update(found.classes)
         timed |= found.time is not None
         unite |= found.unite
+        soft |= found.probability is not None
+        _add_traits(kinds, found.annotator_kinds, found)
+        _add_traits(families, found.annotator_families, found)
         n_votes += int(np.count_nonzero(found.value != BLANK))
         first_blank = first_blank or rows.first_blank
         n_blank += rows.n_blank
@@ -161,7 +177,16 @@ def scan_votes(path: Source, options: ReadOptions, watch: Watch) -> VoteFacts:
     if not n_votes:
         raise DataError("has no votes; at least one 1 or 0 is needed", file=file_name(path))
     axis = sorted(classes) if options.classes is None else names_array(options.classes).tolist()
-    return VoteFacts(axis, sorted(annotators), layout, timed, unite)
+    return VoteFacts(axis, sorted(annotators), layout, timed, unite, soft, kinds, families)
+
+
+def _add_traits(known: dict[str, str], traits: Strings | None, records: VoteRecords) -> None:
+    """Add the kinds or families of the annotators in some records; those of an annotator must agree."""
+    for position, (name, trait) in enumerate(zip(records.annotators, () if traits is None else traits, strict=False)):
+        if trait and known.setdefault(name, trait) != trait:
+            record = int(np.argmax(records.annotator == position))
+            problem = f"annotator {validation.shown(name)} is {trait!r} here and {known[name]!r} in another row"
+            records.where.fail(f"{problem}; write one of them", record)
 
 
 def group_votes(
@@ -190,6 +215,8 @@ def group_votes(
         records["row"] = _rows(found)
         if facts.timed:
             records["time"] = np.nan if found.time is None else found.time
+        if facts.soft:
+            records["probability"] = np.nan if found.probability is None else found.probability
         pending.append((doc // docs_per_shard, records))
         n_pending += len(records)
         n_rows += len(records)
@@ -266,7 +293,8 @@ def votes_of_shard(
     given = VoteRecords(
         records["doc"].astype(np.int64), records["annotator"], records["label"], records["value"], doc_ids,
         names_array(facts.annotators), names_array(facts.classes), SourceLocation(file, records["row"]),
-        records["time"] if facts.timed else None, facts.unite,
+        records["time"] if facts.timed else None, facts.unite, records["probability"] if facts.soft else None,
+        *(names_array(facts.annotator_names().get(name, ())) for name in ("annotator_kinds", "annotator_families")),
     )  # fmt: skip
     return ShardVotes(given.votes(cast("Any", rule)), _record_counts(records))
 
@@ -289,6 +317,11 @@ def _chunks(path: Source, options: ReadOptions) -> Iterator[tuple[VoteTable, flo
 
 def _as_records(votes: Votes, file: str) -> VoteRecords:
     silent = np.full(len(votes.abstained), BLANK)
+    no_number = np.full(len(votes.abstained), np.nan)
+
+    def extended(column: NDArray[Any]) -> NDArray[Any] | None:
+        return np.concatenate((column, no_number.astype(column.dtype))) if len(column) else None
+
     return VoteRecords(
         np.concatenate((votes.doc, votes.abstained[:, 0])),
         np.concatenate((votes.annotator, votes.abstained[:, 1])),
@@ -298,4 +331,8 @@ def _as_records(votes: Votes, file: str) -> VoteRecords:
         votes.annotators,
         votes.classes,
         SourceLocation(file, first_row=0),
+        time=extended(votes.time),
+        probability=extended(votes.probability),
+        annotator_kinds=votes.annotator_kinds,
+        annotator_families=votes.annotator_families,
     )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping
 
-    from palda.data import TextWords, ValueWords
+    from palda.data import Strings, TextWords, ValueWords, Votes
     from palda.io.shards.folder import ShardFolder
 
     Words = TextWords | ValueWords
@@ -75,7 +75,7 @@ def write_shards(
         raise DataError("shards hold word counts; turn the documents into a Corpus first, with TextWords")
     target = Path(path)
     with UnfinishedFolder(target, IN_MEMORY, resume=False, force=force) as unfinished:
-        axes = {"vocabulary": corpus.vocabulary, "classes": dataset.classes, "annotators": dataset.votes.annotators}
+        axes = {"vocabulary": corpus.vocabulary, "classes": dataset.classes, **annotator_names(dataset.votes)}
         files = write_names(unfinished.output, axes)
         if words is not None:
             files = write_words(unfinished.output, words) | files
@@ -88,8 +88,15 @@ def write_shards(
     return open_shards(target)
 
 
+def annotator_names(votes: Votes) -> dict[str, Strings]:
+    """Names of the annotators, and their kinds and families if they are known."""
+    names = {"annotators": votes.annotators}
+    traits = {"annotator_kinds": votes.annotator_kinds, "annotator_families": votes.annotator_families}
+    return names | {name: values for name, values in traits.items() if len(values)}
+
+
 def write_names(folder: Path, axes: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """Write the names of all axes but the documents; returns file name and digest."""
+    """Write the names of all axes but the documents, and what is known about annotators; returns name and digest."""
     return {NAMES: write_json(folder / NAMES, {axis: list(names) for axis, names in axes.items()})}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -131,8 +130,7 @@ def vote_folds(votes: Votes, rng: np.random.Generator) -> NDArray[np.int64]:
 
 def select_votes(votes: Votes, chosen: NDArray[np.bool_]) -> Votes:
     """Some of the votes; documents, annotators and classes stay."""
-    columns = {name: getattr(votes, name)[chosen] for name in ("doc", "annotator", "label", "value")}
-    return replace(votes, **columns)
+    return votes.select(chosen)
 
 
 def _sample_documents(votes: Votes, rng: np.random.Generator) -> NDArray[np.int64]:
