@@ -22,7 +22,7 @@ _ROLES = ("annotator", "label", "labels", "value", "time")
 
 
 FileFormat: TypeAlias = Literal["auto", "table", "labelstudio", "doccano", "prodigy", "mturk", "toloka"]
-AnnotatorModel: TypeAlias = Literal["two_coin", "one_coin", "per_class"]
+AnnotatorModel: TypeAlias = Literal["auto", "two_coin", "one_coin", "per_class"]
 
 
 def option(help_: str, *names: str, panel: str | None = None, **settings: Any) -> Any:

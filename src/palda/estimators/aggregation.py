@@ -25,6 +25,7 @@ from palda.models.crowd import (
     initial_label_probs,
     parse_annotator_prior,
     quality_table,
+    start_label_probs,
     start_state,
     summarize_annotators,
     with_profiles,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Array, Strings, Votes
-    from palda.models.crowd import AnnotatorModel, Profiles
+    from palda.models.crowd import Profiles
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Aggregation:
 
 def aggregate(
     votes: Any,
-    annotators: str = "two_coin",
+    annotators: str = "auto",
     n_profiles: int | str = "auto",
     gold: Any = None,
     annotator_prior: Any = None,
@@ -124,9 +125,10 @@ def aggregate(
     votes : Votes, DataFrame or array-like of shape (n_documents, n_annotators, n_classes)
         ``Votes``; a long data frame with columns doc, annotator, label and value; or an array of 1 and 0, with -1 or
         NaN for no vote.
-    annotators : {"two_coin", "one_coin", "per_class"}, default="two_coin"
-        Annotator model. ``"two_coin"``: sensitivity and specificity per annotator. ``"one_coin"``: one rate for both.
-        ``"per_class"``: sensitivity and specificity per annotator and class.
+    annotators : {"auto", "two_coin", "one_coin", "per_class"}, default="auto"
+        Annotator model. ``"auto"``: sensitivity and specificity per annotator and class, partially pooled; the votes
+        decide how much they differ by class. ``"two_coin"``: the same for all classes. ``"one_coin"``: one rate for
+        both, as published. ``"per_class"``: per annotator and class, pooled within each class only.
     n_profiles : int or "auto", default="auto"
         Number of label-set profiles. 1 makes classes independent. ``"auto"`` uses as many as improve the prediction of
         held-out votes.
@@ -177,7 +179,7 @@ def aggregate(
         )
     settings = CrowdSettings(ANNOTATOR_MODELS[annotators](), max_iter, tol, Threads(resolve_n_jobs(n_jobs)))
     known = gold_table(gold, given)
-    start = _start(given, known, settings.annotators, annotator_prior)
+    start = _start(given, known, settings, annotator_prior)
     if n_profiles == "auto":
         n_profiles = choose_n_profiles(given, known, start, settings, seed=random_state)
     shards = cut_votes(given, known)
@@ -201,9 +203,10 @@ def aggregate(
     )
 
 
-def _start(votes: Votes, known: NDArray[np.int8], model: AnnotatorModel, prior: Any) -> CrowdState:
+def _start(votes: Votes, known: NDArray[np.int8], settings: CrowdSettings, prior: Any) -> CrowdState:
     """First state of EM: annotators from ``prior`` if given, else from the initial labels."""
-    probs = initial_label_probs(votes, known)
+    model = settings.annotators
+    probs = start_label_probs(votes, known, initial_label_probs(votes, known), settings)
     if prior is not None:
         history = parse_annotator_prior(prior, votes.annotators)
         return start_state(model.start(votes.n_annotators, votes.n_classes, history), probs)

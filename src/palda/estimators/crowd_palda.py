@@ -59,9 +59,10 @@ class CrowdPALDA(TopicEstimator):
     ----------
     n_topics : int or "auto", default="auto"
         Number of topics.
-    annotators : {"two_coin", "one_coin", "per_class"}, default="two_coin"
-        Annotator model. ``"two_coin"``: sensitivity and specificity per annotator. ``"one_coin"``: one rate for both,
-        as published. ``"per_class"``: sensitivity and specificity per annotator and class.
+    annotators : {"auto", "two_coin", "one_coin", "per_class"}, default="auto"
+        Annotator model. ``"auto"``: sensitivity and specificity per annotator and class, partially pooled; the votes
+        decide how much they differ by class. ``"two_coin"``: the same for all classes. ``"one_coin"``: one rate for
+        both, as published. ``"per_class"``: per annotator and class, pooled within each class only.
     inference : {"joint", "mean_field"}, default="joint"
         Variational family of the topic model.
     absence : {"shared", "per_class"}, default="shared"
@@ -129,7 +130,7 @@ class CrowdPALDA(TopicEstimator):
         self,
         n_topics: int | Literal["auto"] = "auto",
         *,
-        annotators: str = "two_coin",
+        annotators: str = "auto",
         inference: str = "joint",
         absence: str = "shared",
         label_prior: Any = "stacked",
@@ -300,7 +301,8 @@ class CrowdPALDA(TopicEstimator):
     def annotator_rates_by_class_(self) -> pd.DataFrame:
         """Sensitivity and specificity with 95% intervals, one row per annotator and class.
 
-        They differ between classes with ``annotators="per_class"``; other models repeat the rates of the annotator.
+        They differ between classes with ``annotators="auto"`` and ``"per_class"``; other models repeat the rates of the
+        annotator.
         """
         return rates_by_class(self._belief, self.annotators_, self.classes_)
 

@@ -13,6 +13,7 @@ from palda.data import ArraySpec, Schema, prefixed
 from palda.estimators.parameters import ANNOTATOR_MODELS, parameters_from_file
 from palda.io import WORDS_ARRAYS, check_words_state, has_array, json_rules
 from palda.models.classifier import CLASSIFIER_ARRAYS, COMBINATION_ARRAYS, EXTERNAL_ARRAYS
+from palda.models.crowd import HierarchicalModel
 from palda.models.topics import EVIDENCE_ARRAYS, PARAMS_ARRAYS, belief_arrays
 from palda.training import PAST_ARRAYS
 
@@ -108,7 +109,7 @@ def _crowd_arrays(settings: Mapping[str, Any]) -> Schema:
     model: Any = ANNOTATOR_MODELS[settings["annotators"]]
     rate_shape = ("classes",) * model.by_class + (2,) * model.by_state
     return {
-        **prefixed("annotators", belief_arrays(rate_shape)),
+        **prefixed("annotators", belief_arrays(rate_shape, has_effects=issubclass(model, HierarchicalModel))),
         "consensus": ArraySpec(("documents", "classes"), low=-_ROUNDING, high=1.0 + _ROUNDING),
         "vote_counts": ArraySpec(("annotators", *rate_shape, 2), low=-_ROUNDING, high=_MAX_VOTES),
         "vote_log_likelihoods": ArraySpec(("turns",), infinite=True),

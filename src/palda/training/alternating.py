@@ -42,13 +42,14 @@ from palda.models.crowd import (
     fit_crowd,
     profile_e_step,
     select_votes,
+    start_label_probs,
     start_state,
     vote_folds,
 )
 from palda.models.topics import (
     Temperature,
-    belief_arrays,
     belief_from_arrays,
+    belief_schema_like,
     belief_to_arrays,
     cross_fit_topics,
     fit_labelled_topics,
@@ -146,12 +147,11 @@ class _Turn:
 
 def _turn_schema(label_probs: Array, belief: AnnotatorBelief, *, combined: bool) -> RecordSchema:
     """What the record of a turn holds: labels, annotators, and their combination with a classifier."""
-    n_annotators, *rate_shape, _ = belief.posterior.shape
     n_docs, n_classes = label_probs.shape
     schema = {"label_probs": ArraySpec(("documents", "classes"), low=-_ROUNDING, high=1.0 + _ROUNDING)}
-    schema |= prefixed("belief", belief_arrays(tuple(rate_shape)))
+    schema |= prefixed("belief", belief_schema_like(belief))
     schema |= prefixed("joined", COMBINATION_ARRAYS) if combined else {}
-    return RecordSchema({"documents": n_docs, "classes": n_classes, "annotators": n_annotators}, (schema,))
+    return RecordSchema({"documents": n_docs, "classes": n_classes, "annotators": len(belief.posterior)}, (schema,))
 
 
 class _Sample:
@@ -256,13 +256,14 @@ def _labels_from_votes(data: TrainingData, plan: TrainingPlan) -> _Turn:
     model, votes, belief = plan.crowd.annotators, data.votes, data.belief
     if votes is None or belief is None:
         return _Turn(data.guess, None)
-    if not belief.has_history.any():
-        belief = model.update(count_votes(model, votes, data.guess), belief)
     stage = plan.topics.settings.stages.stage("votes", data.guess, belief.posterior)
     turn = stage.recall(_Turn.from_record, _turn_schema(data.guess, belief, combined=False))
     if turn is None:
         settings = replace(plan.crowd, max_iter=_FIRST_ROUNDS)
-        crowd = fit_crowd(cut_votes(votes, data.known), start_state(belief, data.guess), settings)
+        guess = start_label_probs(votes, data.known, data.guess, settings)
+        if not belief.has_history.any():
+            belief = model.update(count_votes(model, votes, guess), belief)
+        crowd = fit_crowd(cut_votes(votes, data.known), start_state(belief, guess), settings)
         turn = _Turn(crowd.label_probs, crowd.state.belief)
         stage.keep(turn.record)
     return turn

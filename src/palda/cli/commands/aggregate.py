@@ -21,7 +21,7 @@ def aggregate(
     annotators_output: Annotated[
         Path | None, opt.option("File for the annotators as well.", show_default="not written")
     ] = None,
-    annotators: opt.Annotators = "two_coin",
+    annotators: opt.Annotators = "auto",
     profiles: Annotated[
         int | None, opt.option("Number of label-set profiles.", min=1, show_default="auto", panel=opt.MODEL)
     ] = None,

@@ -49,7 +49,7 @@ def fit(
     force: opt.Force = False,
     as_json: opt.JsonSummary = False,
     topics: Annotated[int | None, opt.option("Number of topics.", min=1, show_default="auto", panel=opt.MODEL)] = None,
-    annotators: opt.Annotators = "two_coin",
+    annotators: opt.Annotators = "auto",
     label_prior: Annotated[
         Literal["stacked", "words", "topics", "base_rate"],
         opt.option("How label probabilities depend on the words.", panel=opt.MODEL),

@@ -21,9 +21,11 @@ from palda.models.crowd.em import (
     initial_label_probs,
     label_posterior,
     mean_where_unknown,
+    start_label_probs,
     start_state,
     with_profiles,
 )
+from palda.models.crowd.hierarchical import HierarchicalBelief, HierarchicalModel
 from palda.models.crowd.label_sets import (
     ProfilePrior,
     Profiles,
@@ -53,8 +55,10 @@ from palda.models.crowd.quality import (
     typical_rates,
     verdicts,
 )
+from palda.models.crowd.rate_effects import EFFECT_ARRAYS, RateEffects
 
 __all__ = [
+    "EFFECT_ARRAYS",
     "MIN_STANDARD_ERRORS",
     "N_VOTE_FOLDS",
     "VERDICTS",
@@ -64,11 +68,14 @@ __all__ = [
     "CrowdSettings",
     "CrowdState",
     "HeldOutVotes",
+    "HierarchicalBelief",
+    "HierarchicalModel",
     "OneCoinModel",
     "PerClassModel",
     "ProfilePrior",
     "Profiles",
     "PublishedCoin",
+    "RateEffects",
     "TwoCoinModel",
     "TypicalRates",
     "VoteEvidence",
@@ -89,6 +96,7 @@ __all__ = [
     "quality_table",
     "rates_by_class",
     "select_votes",
+    "start_label_probs",
     "start_state",
     "summarize_annotators",
     "typical_rates",

@@ -2,7 +2,8 @@
 
 All models are pure functions of votes, label probabilities and beliefs about annotators. ``OneCoinModel``,
 ``TwoCoinModel`` and ``PerClassModel`` hold Beta beliefs about each annotator's rates and differ only in which votes
-share a rate. ``PublishedCoin`` is the model of the paper, with a point estimate in place of a belief.
+share a rate; the default, ``HierarchicalModel`` in hierarchical.py, learns how much they share. ``PublishedCoin`` is
+the model of the paper, with a point estimate in place of a belief.
 """
 
 from __future__ import annotations
@@ -62,6 +63,22 @@ class AnnotatorBelief:
     def prior(self) -> Array:
         """(annotators, ..., 2): each annotator's prior."""
         return np.where(np.isnan(self.own), self.pool, self.own)
+
+    def rates_of_classes(self) -> Array:
+        """(annotators, classes or 1, states or 1, 2): beliefs about the rates in each class, for reports."""
+        return by_class_and_state(self.posterior)
+
+    def rates_over_classes(self) -> Array:
+        """(annotators, states or 1, 2): beliefs about each annotator's mean rates over all votes.
+
+        The votes of all classes, and the pool's prior once instead of once per class. An annotator who is good at one
+        class is mostly good at the others, and one prior per class would outweigh few votes on many classes.
+        """
+        posterior = by_class_and_state(self.posterior)
+        pool = by_class_and_state(self.pool[None])
+        surplus = pool.sum(axis=1) - pool.mean(axis=1)
+        rates: Array = posterior.sum(axis=1) - np.where(self.has_history[:, None, None], 0.0, surplus)
+        return rates
 
     def with_new_annotators(self, n_new: int) -> AnnotatorBelief:
         """The same beliefs plus ``n_new`` annotators who start with the pool's prior."""

@@ -15,7 +15,7 @@ from scipy.special import expit
 
 from palda.data import Votes, even_ranges, vote_blocks
 from palda.engine import Threads
-from palda.models.crowd.annotator_model import AnnotatorBelief, PublishedCoin, votes_per_cell
+from palda.models.crowd.annotator_model import AnnotatorBelief, OneCoinModel, PublishedCoin, votes_per_cell
 from palda.models.crowd.label_sets import (
     ProfilePrior,
     Profiles,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _PRIOR_RATE, _PRIOR_VOTES = 0.7, 10.0  # rate of correct votes assumed of an annotator, and its weight in votes
 _VOTES_PER_SHARD = 100_000
 _MAX_SHARDS = 256
+_MAX_START_ROUNDS, _START_TOL = 50, 1e-5  # of EM with one rate per annotator, before EM with several
 _WARM_UP_ROUNDS, _WARM_UP_TOL = 50, 1e-5  # EM of new profiles while the annotators are fixed
 
 
@@ -188,6 +189,20 @@ def _posterior_of_coins(votes: VoteRows, rates: Array) -> Array:
         [expit(PublishedCoin().evidence(some, belief).log_odds) for _, some in vote_blocks(votes)]
     )
     return probs
+
+
+def start_label_probs(votes: VoteRows, known: NDArray[np.int8], guess: Array, settings: CrowdSettings) -> Array:
+    """Labels (documents, classes) that EM of an annotator model with several rates starts from.
+
+    EM with one rate per annotator, from the initial labels ``guess``. Where classes are rare, EM with several rates can
+    go from a majority vote to a solution that has too many labels and low sensitivities. It does not start there.
+    """
+    if isinstance(settings.annotators, OneCoinModel | PublishedCoin) or not len(votes):
+        return guess
+    coin = OneCoinModel()
+    belief = coin.update(count_votes(coin, votes, guess), coin.start(votes.n_annotators, votes.n_classes))
+    settings = replace(settings, annotators=coin, max_iter=_MAX_START_ROUNDS, tol=max(settings.tol, _START_TOL))
+    return fit_crowd(cut_votes(votes, known), start_state(belief, guess), settings).label_probs
 
 
 def start_state(belief: AnnotatorBelief, label_probs: Array) -> CrowdState:

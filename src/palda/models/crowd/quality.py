@@ -89,7 +89,7 @@ def summarize_annotators(belief: AnnotatorBelief, counts: Array) -> AnnotatorSum
     Each reported number is a weighted mean of independent Beta rates. Its interval is that of the Beta distribution
     with the same mean and variance (maths, eq. 41).
     """
-    rates = _over_classes(belief)
+    rates = belief.rates_over_classes()
     state_votes = by_class_and_state(counts).sum(axis=(1, 3))  # (annotators, states or 1)
     n_votes = state_votes.sum(axis=1)
     n_states = state_votes.shape[1]
@@ -137,7 +137,7 @@ def rates_by_class(belief: AnnotatorBelief, annotators: Strings, classes: String
     """
     import pandas as pd
 
-    rates = by_class_and_state(belief.posterior)
+    rates = belief.rates_of_classes()
     table: dict[str, NDArray[np.generic]] = {
         "annotator": np.repeat(annotators, len(classes)),
         "label": np.tile(classes, len(annotators)),
@@ -147,19 +147,6 @@ def rates_by_class(belief: AnnotatorBelief, annotators: Strings, classes: String
         interval = _weighted_mean(betas[:, None], np.ones((len(betas), 1)))
         table |= {name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high}
     return pd.DataFrame(table)
-
-
-def _over_classes(belief: AnnotatorBelief) -> Array:
-    """Beliefs (annotators, states or 1, 2) about each annotator's mean rates over all votes.
-
-    The votes of all classes, and the pool's prior once instead of once per class. An annotator who is good at one class
-    is mostly good at the others, and one prior per class would outweigh few votes on many classes.
-    """
-    posterior = by_class_and_state(belief.posterior)
-    pool = by_class_and_state(belief.pool[None])
-    surplus = pool.sum(axis=1) - pool.mean(axis=1)
-    rates: Array = posterior.sum(axis=1) - np.where(belief.has_history[:, None, None], 0.0, surplus)
-    return rates
 
 
 def _state_shares(n_votes: Array) -> Array:

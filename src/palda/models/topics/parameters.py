@@ -11,7 +11,7 @@ from scipy.special import digamma
 
 from palda.data import ArraySpec, prefixed
 from palda.engine import add_prefix, strip_prefix
-from palda.models.crowd import AnnotatorBelief
+from palda.models.crowd import EFFECT_ARRAYS, AnnotatorBelief, HierarchicalBelief, RateEffects
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,13 +111,19 @@ PARAMS_ARRAYS = {
 """Schema of the parameters in a file, without annotators."""
 
 
-def belief_arrays(rate_shape: tuple[int | str, ...]) -> dict[str, ArraySpec]:
+def belief_arrays(rate_shape: tuple[int | str, ...], *, has_effects: bool) -> dict[str, ArraySpec]:
     """Schema of the annotators' posterior in a file; ``rate_shape`` are the axes of the rates of one annotator."""
     return {
         "posterior": ArraySpec(("annotators", *rate_shape, 2), above=0.0),
         "pool": ArraySpec((*rate_shape, 2), above=0.0),
         "own": ArraySpec(("annotators", *rate_shape, 2), above=0.0, nan=True),
+        **(prefixed("effects", EFFECT_ARRAYS) if has_effects else {}),
     }
+
+
+def belief_schema_like(belief: AnnotatorBelief) -> dict[str, ArraySpec]:
+    """Schema of beliefs of the same annotator model."""
+    return belief_arrays(belief.posterior.shape[1:-1], has_effects=isinstance(belief, HierarchicalBelief))
 
 
 def schema_like(params: Params) -> tuple[dict[str, ArraySpec], dict[str, int]]:
@@ -130,9 +136,8 @@ def schema_like(params: Params) -> tuple[dict[str, ArraySpec], dict[str, int]]:
         if spec.group != "smoothing" or params.word_counts is not None
     }
     if params.annotators is not None:
-        n_annotators, *rate_shape, _ = params.annotators.posterior.shape
-        schema |= prefixed("annotators", belief_arrays(tuple(rate_shape)))
-        sizes["annotators"] = n_annotators
+        schema |= prefixed("annotators", belief_schema_like(params.annotators))
+        sizes["annotators"] = len(params.annotators.posterior)
     return schema, sizes
 
 
@@ -163,11 +168,14 @@ def params_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Params:
 
 def belief_to_arrays(belief: AnnotatorBelief) -> dict[str, NDArray[Any]]:
     """The annotators' posterior as named arrays of a file."""
-    return {"posterior": belief.posterior, "pool": belief.pool, "own": belief.own}
+    arrays = {"posterior": belief.posterior, "pool": belief.pool, "own": belief.own}
+    return arrays | (add_prefix("effects", belief.effects.arrays()) if isinstance(belief, HierarchicalBelief) else {})
 
 
 def belief_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> AnnotatorBelief | None:
     """The annotators' posterior from the arrays of a file; None without arrays."""
     if not arrays:
         return None
-    return AnnotatorBelief(posterior=arrays["posterior"], pool=arrays["pool"], own=arrays["own"])
+    rates = arrays["posterior"], arrays["pool"], arrays["own"]
+    effects = strip_prefix("effects", arrays)
+    return HierarchicalBelief(*rates, effects=RateEffects.from_arrays(effects)) if effects else AnnotatorBelief(*rates)
