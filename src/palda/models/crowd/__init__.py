@@ -12,6 +12,15 @@ from palda.models.crowd.annotator_model import (
     TwoCoinModel,
     VoteEvidence,
 )
+from palda.models.crowd.confidence import (
+    LEVEL_ARRAYS,
+    N_LEVELS,
+    LevelBelief,
+    calibration_curves,
+    levels_from_arrays,
+    levels_to_arrays,
+    start_levels,
+)
 from palda.models.crowd.em import (
     CrowdSettings,
     CrowdState,
@@ -55,7 +64,9 @@ from palda.models.crowd.quality import (
 )
 
 __all__ = [
+    "LEVEL_ARRAYS",
     "MIN_STANDARD_ERRORS",
+    "N_LEVELS",
     "N_VOTE_FOLDS",
     "VERDICTS",
     "AnnotatorBelief",
@@ -64,6 +75,7 @@ __all__ = [
     "CrowdSettings",
     "CrowdState",
     "HeldOutVotes",
+    "LevelBelief",
     "OneCoinModel",
     "PerClassModel",
     "ProfilePrior",
@@ -72,6 +84,7 @@ __all__ = [
     "TwoCoinModel",
     "TypicalRates",
     "VoteEvidence",
+    "calibration_curves",
     "choose_candidate",
     "choose_n_profiles",
     "count_votes",
@@ -81,6 +94,8 @@ __all__ = [
     "initial_label_probs",
     "initial_profiles",
     "label_posterior",
+    "levels_from_arrays",
+    "levels_to_arrays",
     "mean_where_unknown",
     "parse_annotator_prior",
     "profile_e_step",
@@ -89,6 +104,7 @@ __all__ = [
     "quality_table",
     "rates_by_class",
     "select_votes",
+    "start_levels",
     "start_state",
     "summarize_annotators",
     "typical_rates",

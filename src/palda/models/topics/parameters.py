@@ -11,7 +11,7 @@ from scipy.special import digamma
 
 from palda.data import ArraySpec, prefixed
 from palda.engine import add_prefix, strip_prefix
-from palda.models.crowd import AnnotatorBelief
+from palda.models.crowd import LEVEL_ARRAYS, AnnotatorBelief, levels_from_arrays, levels_to_arrays
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -117,6 +117,7 @@ def belief_arrays(rate_shape: tuple[int | str, ...]) -> dict[str, ArraySpec]:
         "posterior": ArraySpec(("annotators", *rate_shape, 2), above=0.0),
         "pool": ArraySpec((*rate_shape, 2), above=0.0),
         "own": ArraySpec(("annotators", *rate_shape, 2), above=0.0, nan=True),
+        **prefixed("levels", LEVEL_ARRAYS),
     }
 
 
@@ -163,11 +164,13 @@ def params_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Params:
 
 def belief_to_arrays(belief: AnnotatorBelief) -> dict[str, NDArray[Any]]:
     """The annotators' posterior as named arrays of a file."""
-    return {"posterior": belief.posterior, "pool": belief.pool, "own": belief.own}
+    levels = {} if belief.levels is None else add_prefix("levels", levels_to_arrays(belief.levels))
+    return {"posterior": belief.posterior, "pool": belief.pool, "own": belief.own, **levels}
 
 
 def belief_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> AnnotatorBelief | None:
     """The annotators' posterior from the arrays of a file; None without arrays."""
     if not arrays:
         return None
-    return AnnotatorBelief(posterior=arrays["posterior"], pool=arrays["pool"], own=arrays["own"])
+    levels = levels_from_arrays(strip_prefix("levels", arrays))
+    return AnnotatorBelief(posterior=arrays["posterior"], pool=arrays["pool"], own=arrays["own"], levels=levels)
