@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from palda.models.crowd import (
     parse_annotator_prior,
     quality_table,
     start_label_probs,
+    start_levels,
     start_state,
     summarize_annotators,
     with_profiles,
@@ -124,7 +125,7 @@ def aggregate(
     ----------
     votes : Votes, DataFrame or array-like of shape (n_documents, n_annotators, n_classes)
         ``Votes``; a long data frame with columns doc, annotator, label and value; or an array of 1 and 0, with -1 or
-        NaN for no vote.
+        NaN for no vote. Numbers between 0 and 1 are soft votes; what they are worth is learned for each annotator.
     annotators : {"auto", "two_coin", "one_coin", "per_class"}, default="auto"
         Annotator model. ``"auto"``: sensitivity and specificity per annotator and class, partially pooled; the votes
         decide how much they differ by class. ``"two_coin"``: the same for all classes. ``"one_coin"``: one rate for
@@ -209,6 +210,8 @@ def _start(votes: Votes, known: NDArray[np.int8], settings: CrowdSettings, prior
     probs = start_label_probs(votes, known, initial_label_probs(votes, known), settings)
     if prior is not None:
         history = parse_annotator_prior(prior, votes.annotators)
-        return start_state(model.start(votes.n_annotators, votes.n_classes, history), probs)
-    belief = model.start(votes.n_annotators, votes.n_classes)
-    return start_state(model.update(count_votes(model, votes, probs), belief), probs)
+        belief = model.start(votes.n_annotators, votes.n_classes, history)
+    else:
+        counts = count_votes(model, votes, probs)
+        belief = model.update(counts, model.start(votes.n_annotators, votes.n_classes))
+    return start_state(replace(belief, levels=start_levels(votes)), probs)

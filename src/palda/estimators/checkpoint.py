@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from palda.data import Votes
     from palda.models.topics import TrainingData
 
 _WITHOUT_EFFECT = {"n_jobs", "engine", "verbose"}  # parameters that do not change the result
@@ -109,7 +110,7 @@ def _fingerprint(settings: Mapping[str, Any], data: TrainingData) -> dict[str, A
     counts, votes, belief = data.counts, data.votes, data.belief
     entries = (array for _, some in count_blocks(counts) for array in (some.indptr, some.indices, some.data))
     blocks = [] if votes is None else vote_blocks(votes)
-    columns = (getattr(some, name) for _, some in blocks for name in _VOTE_COLUMNS)
+    columns = (column for _, some in blocks for column in _vote_columns(some))
     beliefs = [] if belief is None else [belief.posterior, belief.pool, belief.own]
     return {
         "palda": __version__,
@@ -119,6 +120,12 @@ def _fingerprint(settings: Mapping[str, Any], data: TrainingData) -> dict[str, A
         "the known labels": _digest([data.known]),
         "the prior beliefs about annotators": _digest(beliefs),
     }
+
+
+def _vote_columns(votes: Votes) -> list[NDArray[Any]]:
+    """What a fit depends on; hard votes have no probabilities."""
+    columns = [getattr(votes, name) for name in _VOTE_COLUMNS]
+    return [*columns, votes.probability] if len(votes.probability) else columns
 
 
 def _described(value: Any) -> Any:

@@ -24,6 +24,7 @@ from palda.models.crowd import (
     parse_annotator_prior,
     quality_table,
     rates_by_class,
+    start_levels,
     summarize_annotators,
     typical_rates,
 )
@@ -183,7 +184,8 @@ class CrowdPALDA(TopicEstimator):
             Word counts. A ``Corpus`` brings its document ids, a ``ShardFolder`` also its votes and known labels.
         votes : Votes, DataFrame or array-like of shape (n_documents, n_annotators, n_classes)
             ``Votes``; a long data frame with columns doc, annotator, label and value, whose documents are matched with
-            ``doc_ids``; or an array of 1 and 0, with -1 or NaN for no vote, whose rows are those of X.
+            ``doc_ids``; or an array of 1 and 0, with -1 or NaN for no vote, whose rows are those of X. Numbers between
+            0 and 1 are soft votes; what they are worth is learned for each annotator.
         gold : array-like of shape (n_documents, n_classes) or DataFrame, default=None
             Known labels: 1, 0, and -1 or NaN for unknown. Rows and columns of a data frame are matched by document id
             and class; it may leave out either.
@@ -217,7 +219,7 @@ class CrowdPALDA(TopicEstimator):
         known = gold_table(gold, given)
         model = self._annotator_model()
         history = None if annotator_prior is None else parse_annotator_prior(annotator_prior, given.annotators)
-        belief = model.start(given.n_annotators, given.n_classes, history)
+        belief = replace(model.start(given.n_annotators, given.n_classes, history), levels=start_levels(given))
         data = TrainingData(counts, known, initial_label_probs(given, known), given, belief)
         self.classes_, self.annotators_, self.doc_ids_ = given.classes, given.annotators, given.doc_ids
         self.consensus_, self.vote_log_likelihoods_ = self._train(data, model, checkpoint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from palda.simulate.annotator_sampling import PROFILES, SimulatedAnnotators, annotators
+from palda.simulate.confidence_sampling import confidences
 from palda.simulate.document_sampling import DocumentModel, SimulatedDocuments, documents
 from palda.simulate.newsroom_example import newsroom
 from palda.simulate.vote_sampling import crowd, votes
@@ -13,6 +14,7 @@ __all__ = [
     "SimulatedAnnotators",
     "SimulatedDocuments",
     "annotators",
+    "confidences",
     "crowd",
     "documents",
     "newsroom",

@@ -154,6 +154,11 @@ def _turn_schema(label_probs: Array, belief: AnnotatorBelief, *, combined: bool)
     return RecordSchema({"documents": n_docs, "classes": n_classes, "annotators": len(belief.posterior)}, (schema,))
 
 
+def _level_arrays(belief: AnnotatorBelief) -> tuple[Array, ...]:
+    """What a stage depends on besides the rates: beliefs about the levels of soft votes, if there are any."""
+    return () if belief.levels is None else (belief.levels.posterior,)
+
+
 class _Sample:
     """Random documents on which profiles and κ are chosen, with what is hidden of them."""
 
@@ -256,7 +261,7 @@ def _labels_from_votes(data: TrainingData, plan: TrainingPlan) -> _Turn:
     model, votes, belief = plan.crowd.annotators, data.votes, data.belief
     if votes is None or belief is None:
         return _Turn(data.guess, None)
-    stage = plan.topics.settings.stages.stage("votes", data.guess, belief.posterior)
+    stage = plan.topics.settings.stages.stage("votes", data.guess, belief.posterior, *_level_arrays(belief))
     turn = stage.recall(_Turn.from_record, _turn_schema(data.guess, belief, combined=False))
     if turn is None:
         settings = replace(plan.crowd, max_iter=_FIRST_ROUNDS)
@@ -294,7 +299,7 @@ def _labels_with_votes(
 
     The number of profiles and κ are those of ``near``, or the classifier alone; without it they are chosen.
     """
-    stage = plan.topics.settings.stages.stage("labels", fit.log_odds, belief.posterior)
+    stage = plan.topics.settings.stages.stage("labels", fit.log_odds, belief.posterior, *_level_arrays(belief))
     turn = stage.recall(_Turn.from_record, _turn_schema(fit.log_odds, belief, combined=True))
     if turn is None:
         base = _base_log_odds(fit)

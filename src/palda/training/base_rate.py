@@ -1,4 +1,7 @@
-"""Fits with base rates as the label prior, as published: one EM over words and votes."""
+"""Fits with base rates as the label prior, as published: one EM over words and votes.
+
+What soft votes are worth is learned from the votes alone, before, and stays fixed in this EM.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from scipy.special import expit
 
 from palda.data import take_counts
 from palda.models.classifier import assign_folds
-from palda.models.crowd import count_votes
+from palda.models.crowd import CrowdSettings, count_votes, cut_votes, fit_crowd, start_state
 from palda.models.topics import (
     Temperature,
     base_rate_log_odds,
@@ -30,14 +33,15 @@ from palda.models.topics import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from palda.data import Array, CountRows
-    from palda.models.crowd import AnnotatorBelief
+    from palda.data import Array, CountRows, VoteRows
+    from palda.models.crowd import AnnotatorBelief, AnnotatorModel
     from palda.models.topics import EMResult, EMSettings, Params, TopicPlan, TrainingData
 
     Indices = NDArray[np.int64]
 
 _N_FOLDS = 5
 _MIN_DOCS = 50  # to hold some out
+_LEVEL_ROUNDS = 100  # of EM on the votes alone, which the levels of soft votes come from
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +95,15 @@ def word_probs(counts: CountRows, params: Params, temperature: Temperature, sett
 def _first_belief(data: TrainingData, settings: EMSettings) -> AnnotatorBelief | None:
     if data.votes is None or settings.annotators is None or data.belief is None:
         return None
-    return settings.annotators.update(count_votes(settings.annotators, data.votes, data.guess), data.belief)
+    belief = settings.annotators.update(count_votes(settings.annotators, data.votes, data.guess), data.belief)
+    return belief if belief.levels is None else _with_fixed_levels(belief, data, settings.annotators)
+
+
+def _with_fixed_levels(belief: AnnotatorBelief, data: TrainingData, model: AnnotatorModel) -> AnnotatorBelief:
+    """The belief with the levels of soft votes of a fit to the votes alone; EM over words and votes keeps them."""
+    shards = cut_votes(cast("VoteRows", data.votes), data.known)
+    votes_alone = fit_crowd(shards, start_state(belief, data.guess), CrowdSettings(model, _LEVEL_ROUNDS))
+    return replace(belief, levels=votes_alone.state.belief.levels)
 
 
 def _likelihoods(rows: Indices, params: Params, data: TrainingData, settings: EMSettings) -> tuple[Array, Array]:

@@ -12,6 +12,15 @@ from palda.models.crowd.annotator_model import (
     TwoCoinModel,
     VoteEvidence,
 )
+from palda.models.crowd.confidence import (
+    LEVEL_ARRAYS,
+    N_LEVELS,
+    LevelBelief,
+    calibration_curves,
+    levels_from_arrays,
+    levels_to_arrays,
+    start_levels,
+)
 from palda.models.crowd.em import (
     CrowdSettings,
     CrowdState,
@@ -59,7 +68,9 @@ from palda.models.crowd.rate_effects import EFFECT_ARRAYS, RateEffects
 
 __all__ = [
     "EFFECT_ARRAYS",
+    "LEVEL_ARRAYS",
     "MIN_STANDARD_ERRORS",
+    "N_LEVELS",
     "N_VOTE_FOLDS",
     "VERDICTS",
     "AnnotatorBelief",
@@ -70,6 +81,7 @@ __all__ = [
     "HeldOutVotes",
     "HierarchicalBelief",
     "HierarchicalModel",
+    "LevelBelief",
     "OneCoinModel",
     "PerClassModel",
     "ProfilePrior",
@@ -79,6 +91,7 @@ __all__ = [
     "TwoCoinModel",
     "TypicalRates",
     "VoteEvidence",
+    "calibration_curves",
     "choose_candidate",
     "choose_n_profiles",
     "count_votes",
@@ -88,6 +101,8 @@ __all__ = [
     "initial_label_probs",
     "initial_profiles",
     "label_posterior",
+    "levels_from_arrays",
+    "levels_to_arrays",
     "mean_where_unknown",
     "parse_annotator_prior",
     "profile_e_step",
@@ -97,6 +112,7 @@ __all__ = [
     "rates_by_class",
     "select_votes",
     "start_label_probs",
+    "start_levels",
     "start_state",
     "summarize_annotators",
     "typical_rates",

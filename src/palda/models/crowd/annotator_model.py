@@ -8,11 +8,12 @@ the model of the paper, with a point estimate in place of a belief.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from palda.models.crowd.confidence import LevelBelief, level_evidence, soft_votes
 from palda.models.crowd.pool import PSEUDO_ANNOTATOR, beta_divergence, expected_logs, fit_pool, pool_divergence
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class AnnotatorBelief:
     posterior: Array  # (annotators, ..., 2): q(rate)
     pool: Array  # (..., 2): the prior that annotators without a history share
     own: Array  # (annotators, ..., 2): the prior of annotators with a history, NaN for the others
+    levels: LevelBelief | None = None  # what stated probabilities are worth; None if all votes are hard
 
     @property
     def has_history(self) -> NDArray[np.bool_]:
@@ -87,6 +89,7 @@ class AnnotatorBelief:
             np.concatenate((self.posterior, pool)),
             self.pool,
             np.concatenate((self.own, np.full(pool.shape, np.nan))),
+            None if self.levels is None else self.levels.with_new_sources(n_new),
         )
 
 
@@ -151,8 +154,8 @@ class CoinModel:
         return by_class_and_state(expected_logs(belief.posterior))
 
     def evidence(self, votes: Votes, belief: AnnotatorBelief) -> VoteEvidence:
-        """Σ_k E[log p(vote | λ)] over the votes that exist (maths, eq. 37)."""
-        return _vote_evidence(votes, self.log_rates(belief))
+        """Σ_k E[log p(vote | λ)] over the votes that exist (maths, eqs. 37 and 74)."""
+        return with_levels(_vote_evidence(votes, self.log_rates(belief)), votes, belief.levels)
 
     def count(self, votes: Votes, label_probs: Array) -> Array:
         """(annotators, ..., 2): expected correct and wrong votes behind each rate (maths, eq. 38)."""
@@ -171,7 +174,7 @@ class CoinModel:
         before = belief.pool.reshape(-1, 2)
         pool = fit_pool(pooled.reshape(len(pooled), *before.shape), before, _POOL_STEPS, _MIN_POOL_GAIN)
         pool = pool.reshape(belief.pool.shape)
-        return AnnotatorBelief(np.where(np.isnan(belief.own), pool, belief.own) + counts, pool, belief.own)
+        return replace(belief, posterior=np.where(np.isnan(belief.own), pool, belief.own) + counts, pool=pool)
 
     def divergence(self, belief: AnnotatorBelief) -> float:
         """KL divergence of all rates from their priors, the pool's pseudo-annotator included (maths, eq. 40)."""
@@ -224,8 +227,8 @@ class PublishedCoin:
         return by_class_and_state(np.log(rates))
 
     def evidence(self, votes: Votes, belief: AnnotatorBelief) -> VoteEvidence:
-        """Σ_k log p(vote | λ) over the votes that exist (maths, eq. 6)."""
-        return _vote_evidence(votes, self.log_rates(belief))
+        """Σ_k log p(vote | λ) over the votes that exist (maths, eqs. 6 and 74)."""
+        return with_levels(_vote_evidence(votes, self.log_rates(belief)), votes, belief.levels)
 
     def count(self, votes: Votes, label_probs: Array) -> Array:
         """(annotators, 2): expected numbers of correct and wrong votes."""
@@ -240,7 +243,7 @@ class PublishedCoin:
         """ρ = correct votes / votes; annotators without votes keep their rate."""
         total = counts.sum(axis=-1, keepdims=True)
         rates = np.clip(counts / np.maximum(total, np.finfo(float).tiny), _MIN_RATE, 1.0 - _MIN_RATE)
-        return AnnotatorBelief(np.where(total > 0, rates * total, belief.posterior), belief.pool, belief.own)
+        return replace(belief, posterior=np.where(total > 0, rates * total, belief.posterior))
 
     def divergence(self, belief: AnnotatorBelief) -> float:  # noqa: ARG002 - the protocol's
         """0: a point estimate has no divergence."""
@@ -275,6 +278,18 @@ def _vote_evidence(votes: Votes, log_rates: Array) -> VoteEvidence:
     )
     shape = votes.n_docs, votes.n_classes
     return VoteEvidence(present.reshape(shape), absent.reshape(shape))
+
+
+def with_levels(evidence: VoteEvidence, votes: Votes, levels: LevelBelief | None) -> VoteEvidence:
+    """The evidence of the votes' values plus that of their levels; unchanged without levels."""
+    if levels is None:
+        return evidence
+    soft = soft_votes(votes, levels)
+    present, absent = (
+        table + level_evidence(soft, levels.log_probs[:, :, state], table.shape)
+        for table, state in ((evidence.present, 1), (evidence.absent, 0))
+    )
+    return VoteEvidence(present, absent)
 
 
 def votes_per_cell(votes: Votes, n_columns: int) -> Array:

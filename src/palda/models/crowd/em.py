@@ -16,6 +16,16 @@ from scipy.special import expit
 from palda.data import Votes, even_ranges, vote_blocks
 from palda.engine import Threads
 from palda.models.crowd.annotator_model import AnnotatorBelief, OneCoinModel, PublishedCoin, votes_per_cell
+from palda.models.crowd.confidence import (
+    LevelBelief,
+    SoftVotes,
+    level_divergence,
+    level_evidence,
+    present_per_level,
+    soft_votes,
+    update_levels,
+    votes_per_level,
+)
 from palda.models.crowd.label_sets import (
     ProfilePrior,
     Profiles,
@@ -53,6 +63,7 @@ class VoteShard:
     source: Votes | tuple[VoteRows, slice] | None
     known: NDArray[np.int8]
     extra: Array | None = None
+    soft: SoftVotes | None = None
 
     @property
     def votes(self) -> Votes | None:
@@ -61,6 +72,10 @@ class VoteShard:
             return self.source
         stored, rows = self.source
         return stored.take(rows)
+
+    def soft_votes(self, votes: Votes | None, levels: LevelBelief) -> SoftVotes:
+        """Levels of the votes, which are those of the shard."""
+        return soft_votes(cast("Votes", votes), levels) if self.soft is None else self.soft
 
 
 @dataclass(frozen=True)
@@ -101,12 +116,14 @@ class _CrowdStats:
     profiles: ProfileStats
     present_votes: Array  # (annotators, classes or 1, 2): expected number of votes on classes that are present
     log_likelihood: float  # of the votes, relative to that if every class were absent
+    present_levels: Array  # (rows, 2, levels): the same by level of soft votes; of length 0 without levels
 
     def __add__(self, other: _CrowdStats) -> _CrowdStats:
         return _CrowdStats(
             self.profiles + other.profiles,
             self.present_votes + other.present_votes,
             self.log_likelihood + other.log_likelihood,
+            self.present_levels + other.present_levels,
         )
 
 
@@ -216,27 +233,37 @@ def fit_crowd(shards: Sequence[VoteShard], start: CrowdState, settings: CrowdSet
     """EM until the relative growth of the objective is below ``tol``, or for ``max_iter`` rounds.
 
     The objective is the log-likelihood of the votes under the annotator beliefs, plus the log prior of the profiles,
-    minus the divergence of the beliefs (maths, eq. 44). It never decreases. Labels and profiles are summed out exactly,
-    so any state can be the start: that of an earlier fit, or one fitted to other evidence.
+    minus the divergence of the beliefs (maths, eq. 44), those about the levels of soft votes included. It never
+    decreases. Labels and profiles are summed out exactly, so any state can be the start: that of an earlier fit, or one
+    fitted to other evidence.
     """
     model, state = settings.annotators, start
     n_votes = _votes_per_cell(shards, state, settings)
+    shards = _with_soft_votes(shards, state.belief.levels)
+    n_level_votes = _votes_per_level(shards, state.belief.levels)
     objectives: list[float] = []
     while True:
         log_rates = model.log_rates(state.belief)
-        stats, label_probs = _e_step(shards, state.profiles, log_rates, settings)
+        levels = None if n_level_votes is None else state.belief.levels
+        stats, label_probs = _e_step(shards, state.profiles, log_rates, settings, levels)
         if_absent = 0.0 if n_votes is None else float(np.sum(n_votes * log_rates[:, :, 0]))  # "no" is correct
         objective = stats.log_likelihood + if_absent
         objective += profile_log_prior(state.profiles, state.prior) - model.divergence(state.belief)
-        growth = (objective - objectives[-1]) / max(abs(objective), 1.0) if objectives else np.inf
+        scale = max(abs(objective), 1.0)  # without the levels, so that soft votes do not end EM sooner than hard ones
+        if levels is not None and n_level_votes is not None:
+            objective += float(np.sum(n_level_votes * levels.log_probs[:, :, 0])) - level_divergence(levels)
+        growth = (objective - objectives[-1]) / scale if objectives else np.inf
         objectives.append(objective)
         converged = bool(growth < settings.tol)
         counts = np.empty(0) if n_votes is None else model.counts(n_votes, stats.present_votes)
         if converged or len(objectives) >= settings.max_iter:
             return CrowdFit(state, np.concatenate(label_probs), counts, np.array(objectives), converged)
+        belief = state.belief if n_votes is None else model.update(counts, state.belief)
+        if levels is not None and n_level_votes is not None:
+            belief = replace(belief, levels=update_levels(n_level_votes, stats.present_levels, levels))
         state = replace(
             state,
-            belief=state.belief if n_votes is None else model.update(counts, state.belief),
+            belief=belief,
             profiles=profile_m_step(stats.profiles, state.prior) if settings.learn_profiles else state.profiles,
         )
 
@@ -249,23 +276,50 @@ def _votes_per_cell(shards: Sequence[VoteShard], state: CrowdState, settings: Cr
     return reduce(np.add, (votes_per_cell(cast("Votes", shard.votes), n_columns) for shard in shards))
 
 
+def _with_soft_votes(shards: Sequence[VoteShard], levels: LevelBelief | None) -> Sequence[VoteShard]:
+    """The shards with the levels of their votes, if these are in memory; others are cut anew in every round."""
+    if levels is None:
+        return shards
+    return [
+        replace(shard, soft=soft_votes(shard.source, levels)) if isinstance(shard.source, Votes) else shard
+        for shard in shards
+    ]
+
+
+def _votes_per_level(shards: Sequence[VoteShard], levels: LevelBelief | None) -> Array | None:
+    """(rows, 2, levels): number of votes per source, value and level; None without levels or votes."""
+    if levels is None or shards[0].source is None:
+        return None
+    return reduce(np.add, (votes_per_level(shard.soft_votes(shard.votes, levels), levels) for shard in shards))
+
+
 def _e_step(
-    shards: Sequence[VoteShard], profiles: Profiles, log_rates: Array, settings: CrowdSettings
+    shards: Sequence[VoteShard],
+    profiles: Profiles,
+    log_rates: Array,
+    settings: CrowdSettings,
+    levels: LevelBelief | None = None,
 ) -> tuple[_CrowdStats, list[Array]]:
     """Statistics of all shards, and Δ of each shard."""
     log_ratios = np.ascontiguousarray(log_rates[:, :, -1, ::-1] - log_rates[:, :, 0])
 
-    def shard_e_step(shard: VoteShard) -> SetPosterior:
+    def shard_e_step(shard: VoteShard) -> tuple[SetPosterior, Array]:
         votes = shard.votes
         table = None if votes is None else VoteTable(votes, log_ratios)
-        return profile_e_step(shard.extra, shard.known, profiles, table)
+        if votes is None or levels is None:
+            return profile_e_step(shard.extra, shard.known, profiles, table), np.empty(0)
+        soft = shard.soft_votes(votes, levels)
+        extra = level_evidence(soft, levels.log_ratios, shard.known.shape)
+        extra = extra if shard.extra is None else extra + shard.extra
+        posterior = profile_e_step(extra, shard.known, profiles, table)
+        return posterior, present_per_level(soft, posterior.label_probs, levels)
 
     label_probs, stats = [], []
     alone = len(shards) == 1  # then threads would only cost time
-    for posterior in map(shard_e_step, shards) if alone else settings.engine.map(shard_e_step, shards):
+    for posterior, present in map(shard_e_step, shards) if alone else settings.engine.map(shard_e_step, shards):
         label_probs.append(posterior.label_probs)
         log_likelihood = float(posterior.log_likelihoods.sum())
-        stats.append(_CrowdStats(posterior.stats, posterior.present_votes, log_likelihood))
+        stats.append(_CrowdStats(posterior.stats, posterior.present_votes, log_likelihood, present))
     return reduce(_CrowdStats.__add__, stats), label_probs
 
 
@@ -273,8 +327,8 @@ def label_posterior(
     votes: VoteRows, known: NDArray[np.int8], state: CrowdState, settings: CrowdSettings, extra: Array | None = None
 ) -> Array:
     """Δ (documents, classes) under a fixed state, from votes, other evidence or both."""
-    log_rates = settings.annotators.log_rates(state.belief)
-    return np.concatenate(_e_step(cut_votes(votes, known, extra), state.profiles, log_rates, settings)[1])
+    log_rates, levels = settings.annotators.log_rates(state.belief), state.belief.levels
+    return np.concatenate(_e_step(cut_votes(votes, known, extra), state.profiles, log_rates, settings, levels)[1])
 
 
 def votes_as_evidence(shards: Sequence[VoteShard], belief: AnnotatorBelief, settings: CrowdSettings) -> list[VoteShard]:

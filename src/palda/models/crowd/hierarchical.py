@@ -11,7 +11,7 @@ Effects and how they are learned are in rate_effects.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,7 +34,7 @@ class HierarchicalBelief(AnnotatorBelief):
     ``pool`` is the prior of an annotator without votes.
     """
 
-    effects: RateEffects
+    effects: RateEffects = field(kw_only=True)
 
     @property
     def prior(self) -> Array:
@@ -45,7 +45,7 @@ class HierarchicalBelief(AnnotatorBelief):
         """The same beliefs plus ``n_new`` annotators who start with the pool's prior."""
         plain = super().with_new_annotators(n_new)
         effects = self.effects.with_new_annotators(n_new)
-        return HierarchicalBelief(plain.posterior, plain.pool, plain.own, effects=effects)
+        return HierarchicalBelief(plain.posterior, plain.pool, plain.own, plain.levels, effects=effects)
 
     def with_families(self, family_of: NDArray[np.int64]) -> HierarchicalBelief:
         """Beliefs before the first vote, with annotators in families that share a prior; -1 for no family."""

@@ -11,7 +11,15 @@ from scipy.special import digamma
 
 from palda.data import ArraySpec, prefixed
 from palda.engine import add_prefix, strip_prefix
-from palda.models.crowd import EFFECT_ARRAYS, AnnotatorBelief, HierarchicalBelief, RateEffects
+from palda.models.crowd import (
+    EFFECT_ARRAYS,
+    LEVEL_ARRAYS,
+    AnnotatorBelief,
+    HierarchicalBelief,
+    RateEffects,
+    levels_from_arrays,
+    levels_to_arrays,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -117,6 +125,7 @@ def belief_arrays(rate_shape: tuple[int | str, ...], *, has_effects: bool) -> di
         "posterior": ArraySpec(("annotators", *rate_shape, 2), above=0.0),
         "pool": ArraySpec((*rate_shape, 2), above=0.0),
         "own": ArraySpec(("annotators", *rate_shape, 2), above=0.0, nan=True),
+        **prefixed("levels", LEVEL_ARRAYS),
         **(prefixed("effects", EFFECT_ARRAYS) if has_effects else {}),
     }
 
@@ -168,14 +177,22 @@ def params_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Params:
 
 def belief_to_arrays(belief: AnnotatorBelief) -> dict[str, NDArray[Any]]:
     """The annotators' posterior as named arrays of a file."""
-    arrays = {"posterior": belief.posterior, "pool": belief.pool, "own": belief.own}
-    return arrays | (add_prefix("effects", belief.effects.arrays()) if isinstance(belief, HierarchicalBelief) else {})
+    levels = {} if belief.levels is None else add_prefix("levels", levels_to_arrays(belief.levels))
+    effects = add_prefix("effects", belief.effects.arrays()) if isinstance(belief, HierarchicalBelief) else {}
+    return {"posterior": belief.posterior, "pool": belief.pool, "own": belief.own, **levels, **effects}
 
 
 def belief_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> AnnotatorBelief | None:
     """The annotators' posterior from the arrays of a file; None without arrays."""
     if not arrays:
         return None
-    rates = arrays["posterior"], arrays["pool"], arrays["own"]
+    fields_of_all = (
+        arrays["posterior"],
+        arrays["pool"],
+        arrays["own"],
+        levels_from_arrays(strip_prefix("levels", arrays)),
+    )
     effects = strip_prefix("effects", arrays)
-    return HierarchicalBelief(*rates, effects=RateEffects.from_arrays(effects)) if effects else AnnotatorBelief(*rates)
+    if effects:
+        return HierarchicalBelief(*shared, effects=RateEffects.from_arrays(effects))
+    return AnnotatorBelief(*shared)
