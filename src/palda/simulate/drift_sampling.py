@@ -64,13 +64,13 @@ def drifting_votes(
     --------
     >>> from palda import simulate
     >>> news = simulate.newsroom(200, seed=0)
-    >>> fresh = simulate.annotators([0.85, 0.8, 0.8], n_classes=10)
-    >>> tired = simulate.annotators([0.55, 0.8, 0.8], n_classes=10)
+    >>> fresh = simulate.annotators([0.9, 0.8, 0.8], n_classes=10)
+    >>> tired = simulate.annotators([0.6, 0.8, 0.8], n_classes=10)
     >>> votes = simulate.drifting_votes(news, fresh, tired, votes_per_doc=3, seed=0)
     >>> correct = votes.value == news.labels[votes.doc, votes.label]
     >>> first_half = votes.time < votes.time.mean()
     >>> [round(float(correct[(votes.annotator == 0) & half].mean()), 1) for half in (first_half, ~first_half)]
-    [0.8, 0.6]
+    [0.9, 0.6]
     """
     validation.require_choice(shape, get_args(DriftShape), "shape")
     validation.require_number(at, 0, 1, "at")
