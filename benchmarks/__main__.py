@@ -25,6 +25,7 @@ LONG = (
     "gold",
     "suggest",
     "real_crowds",
+    "drift",
     "topics",
     "online",
     "scale",

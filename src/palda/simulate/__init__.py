@@ -5,6 +5,7 @@ from __future__ import annotations
 from palda.simulate.annotator_sampling import PROFILES, SimulatedAnnotators, annotators
 from palda.simulate.confidence_sampling import confidences
 from palda.simulate.document_sampling import DocumentModel, SimulatedDocuments, documents
+from palda.simulate.drift_sampling import drifting_votes
 from palda.simulate.newsroom_example import newsroom
 from palda.simulate.vote_sampling import crowd, votes
 
@@ -17,6 +18,7 @@ __all__ = [
     "confidences",
     "crowd",
     "documents",
+    "drifting_votes",
     "newsroom",
     "votes",
 ]

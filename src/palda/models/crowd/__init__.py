@@ -21,6 +21,7 @@ from palda.models.crowd.confidence import (
     levels_to_arrays,
     start_levels,
 )
+from palda.models.crowd.drift import Changes, QualityCurves, find_changes, quality_over_time
 from palda.models.crowd.em import (
     CrowdSettings,
     CrowdState,
@@ -53,6 +54,7 @@ from palda.models.crowd.model_selection import (
     vote_folds,
     votes_log_likelihood,
 )
+from palda.models.crowd.periods import Periods, periods_predict_better, split_periods
 from palda.models.crowd.quality import (
     VERDICTS,
     AnnotatorSummary,
@@ -76,6 +78,7 @@ __all__ = [
     "AnnotatorBelief",
     "AnnotatorModel",
     "AnnotatorSummary",
+    "Changes",
     "CrowdSettings",
     "CrowdState",
     "HeldOutVotes",
@@ -84,9 +87,11 @@ __all__ = [
     "LevelBelief",
     "OneCoinModel",
     "PerClassModel",
+    "Periods",
     "ProfilePrior",
     "Profiles",
     "PublishedCoin",
+    "QualityCurves",
     "RateEffects",
     "TwoCoinModel",
     "TypicalRates",
@@ -97,6 +102,7 @@ __all__ = [
     "count_votes",
     "cut_votes",
     "expected_gain",
+    "find_changes",
     "fit_crowd",
     "initial_label_probs",
     "initial_profiles",
@@ -105,12 +111,15 @@ __all__ = [
     "levels_to_arrays",
     "mean_where_unknown",
     "parse_annotator_prior",
+    "periods_predict_better",
     "profile_e_step",
     "profile_log_prior",
     "profile_m_step",
+    "quality_over_time",
     "quality_table",
     "rates_by_class",
     "select_votes",
+    "split_periods",
     "start_label_probs",
     "start_levels",
     "start_state",

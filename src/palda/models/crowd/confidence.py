@@ -287,8 +287,8 @@ def _tilt_precision(n_levels: int) -> Array:
     """
     line = np.append(np.linspace(-1.0, 1.0, n_levels - 1), 0.0)
     deviations = np.append(np.full(n_levels - 1, _BEND_DEVIATION), _SLOPE_DEVIATION)  # the last level is on no line
-    precision: Array = np.linalg.inv(_SLOPE_DEVIATION**2 * np.outer(line, line) + np.diag(deviations**2))
-    return precision
+    covariance = _SLOPE_DEVIATION**2 * np.outer(line, line) + np.diag(deviations**2)
+    return np.asarray(np.linalg.inv(covariance), dtype=np.float64)
 
 
 def _tilt_cost(tilt: Array) -> float:

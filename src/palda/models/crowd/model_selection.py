@@ -44,11 +44,11 @@ def choose_n_profiles(
     if votes.n_classes < 2 or not len(votes):
         return 1
     rng = np.random.default_rng(seed)
-    rows = _sample_documents(votes, rng)
+    rows = sample_documents(votes, rng)
     votes, known = votes.take(rows), known[rows]
     folds = vote_folds(votes, rng)
     trials: list[tuple[Votes, CrowdFit, list[VoteShard]]] = []
-    for fold in range(max(1, min(N_VOTE_FOLDS, _MAX_PAIRS // known.size))):
+    for fold in range(n_vote_folds(known.size)):
         hidden = folds == fold
         shards = cut_votes(select_votes(votes, ~hidden), known)
         single = fit_crowd(shards, start, settings)
@@ -133,7 +133,12 @@ def select_votes(votes: Votes, chosen: NDArray[np.bool_]) -> Votes:
     return votes.select(chosen)
 
 
-def _sample_documents(votes: Votes, rng: np.random.Generator) -> NDArray[np.int64]:
+def n_vote_folds(n_pairs: int) -> int:
+    """Number of folds that are hidden in turn: fewer if there are many (document, class) pairs."""
+    return max(1, min(N_VOTE_FOLDS, _MAX_PAIRS // n_pairs))
+
+
+def sample_documents(votes: Votes, rng: np.random.Generator) -> NDArray[np.int64]:
     """Sorted rows of the documents that the choice is made on: all of them unless they are too many."""
     max_docs = max(1, _MAX_PAIRS // votes.n_classes)
     if votes.n_docs <= max_docs:

@@ -77,7 +77,9 @@ class AnnotatorSummary:
     """Expected number of votes on classes that are present; NaN if the model has one rate for both states."""
 
 
-class _Interval(NamedTuple):
+class Interval(NamedTuple):
+    """Mean and bounds of a 95% interval."""
+
     mean: Array
     low: Array
     high: Array
@@ -157,16 +159,20 @@ def _state_shares(n_votes: Array) -> Array:
     return np.where(total > 0, n_votes / np.where(total > 0, total, 1.0), default)
 
 
-def _weighted_mean(rates: Array, weights: Array) -> _Interval:
+def _weighted_mean(rates: Array, weights: Array) -> Interval:
     """Weighted means of Beta rates (annotators, states, 2), with intervals of Betas that have the same moments."""
     strength = rates.sum(axis=-1)
     means = rates[..., 0] / strength
     variances = means * (1.0 - means) / (strength + 1.0)
-    mean = np.sum(weights * means, axis=1)
-    variance = np.sum(weights**2 * variances, axis=1)
-    matched_strength = mean * (1.0 - mean) / variance - 1.0
-    correct, wrong = mean * matched_strength, (1.0 - mean) * matched_strength
-    return _Interval(mean, betaincinv(correct, wrong, _TAIL), betaincinv(correct, wrong, 1.0 - _TAIL))
+    return beta_interval(np.sum(weights * means, axis=1), np.sum(weights**2 * variances, axis=1))
+
+
+def beta_interval(mean: Array, variance: Array) -> Interval:
+    """95% intervals of Beta distributions with these means and variances (maths, eq. 41)."""
+    strength = mean * (1.0 - mean) / variance - 1.0
+    correct, wrong = mean * strength, (1.0 - mean) * strength
+    low, high = (np.asarray(betaincinv(correct, wrong, tail), dtype=np.float64) for tail in (_TAIL, 1.0 - _TAIL))
+    return Interval(mean, low, high)
 
 
 class TypicalRates(NamedTuple):

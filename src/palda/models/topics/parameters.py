@@ -186,12 +186,8 @@ def belief_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> AnnotatorBelief | 
     """The annotators' posterior from the arrays of a file; None without arrays."""
     if not arrays:
         return None
-    fields_of_all = (
-        arrays["posterior"],
-        arrays["pool"],
-        arrays["own"],
-        levels_from_arrays(strip_prefix("levels", arrays)),
-    )
+    levels = levels_from_arrays(strip_prefix("levels", arrays))
+    shared = arrays["posterior"], arrays["pool"], arrays["own"], levels
     effects = strip_prefix("effects", arrays)
     if effects:
         return HierarchicalBelief(*shared, effects=RateEffects.from_arrays(effects))
