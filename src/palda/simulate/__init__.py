@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from palda.simulate.annotator_sampling import PROFILES, SimulatedAnnotators, annotators
+from palda.simulate.copy_sampling import clones, siblings
 from palda.simulate.document_sampling import DocumentModel, SimulatedDocuments, documents
 from palda.simulate.newsroom_example import newsroom
 from palda.simulate.vote_sampling import crowd, votes
@@ -13,8 +14,10 @@ __all__ = [
     "SimulatedAnnotators",
     "SimulatedDocuments",
     "annotators",
+    "clones",
     "crowd",
     "documents",
     "newsroom",
+    "siblings",
     "votes",
 ]

@@ -71,7 +71,7 @@ def votes(
     """
     doc_ids = getattr(labels, "doc_ids", None) if doc_ids is None else doc_ids
     classes = getattr(labels, "classes", None) if classes is None else classes
-    truth = _truth(labels)
+    truth = true_labels(labels)
     n_docs, n_classes = truth.shape
     if n_classes != annotators.n_classes:
         raise DataError(f"the annotators judge {annotators.n_classes} classes, but the labels have {n_classes}")
@@ -141,7 +141,7 @@ def crowd(
     >>> len(annotators), len(votes)
     (50, 3000)
     """
-    n_classes = _truth(labels).shape[1]
+    n_classes = true_labels(labels).shape[1]
     crowd_annotators = annotators(profile, n_classes=n_classes, seed=seed, behaviour=behaviour, n_spammers=n_spammers)
     return votes(labels, crowd_annotators, seed=seed, **options), crowd_annotators
 
@@ -197,7 +197,7 @@ def _check_partial(pair_share: float, pairs_per_vote: int | None, n_classes: int
         raise DataError(f"pairs_per_vote={pairs_per_vote} is more than the {n_classes} classes")
 
 
-def _truth(labels: ArrayLike | SimulatedDocuments | Dataset) -> NDArray[np.bool_]:
+def true_labels(labels: ArrayLike | SimulatedDocuments | Dataset) -> NDArray[np.bool_]:
     """True labels as booleans; every label must be known."""
     if isinstance(labels, SimulatedDocuments):
         labels = labels.labels

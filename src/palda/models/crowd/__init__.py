@@ -12,6 +12,7 @@ from palda.models.crowd.annotator_model import (
     TwoCoinModel,
     VoteEvidence,
 )
+from palda.models.crowd.copies import CopyGroup, CopyGroups, CopyPairs, find_copies
 from palda.models.crowd.em import (
     CrowdSettings,
     CrowdState,
@@ -32,6 +33,7 @@ from palda.models.crowd.label_sets import (
     profile_log_prior,
     profile_m_step,
 )
+from palda.models.crowd.merged_votes import merge_copies
 from palda.models.crowd.model_selection import (
     MIN_STANDARD_ERRORS,
     N_VOTE_FOLDS,
@@ -61,6 +63,9 @@ __all__ = [
     "AnnotatorBelief",
     "AnnotatorModel",
     "AnnotatorSummary",
+    "CopyGroup",
+    "CopyGroups",
+    "CopyPairs",
     "CrowdSettings",
     "CrowdState",
     "HeldOutVotes",
@@ -77,11 +82,13 @@ __all__ = [
     "count_votes",
     "cut_votes",
     "expected_gain",
+    "find_copies",
     "fit_crowd",
     "initial_label_probs",
     "initial_profiles",
     "label_posterior",
     "mean_where_unknown",
+    "merge_copies",
     "parse_annotator_prior",
     "profile_e_step",
     "profile_log_prior",
