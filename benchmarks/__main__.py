@@ -19,6 +19,7 @@ NAMES = (
 )
 LONG = (
     "recovery",
+    "copies",
     "published",
     "slda",
     "quality",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from palda.simulate.annotator_sampling import PROFILES, SimulatedAnnotators, annotators
 from palda.simulate.confidence_sampling import confidences
+from palda.simulate.copy_sampling import clones, siblings
 from palda.simulate.document_sampling import DocumentModel, SimulatedDocuments, documents
 from palda.simulate.drift_sampling import drifting_votes
 from palda.simulate.newsroom_example import newsroom
@@ -15,10 +16,12 @@ __all__ = [
     "SimulatedAnnotators",
     "SimulatedDocuments",
     "annotators",
+    "clones",
     "confidences",
     "crowd",
     "documents",
     "drifting_votes",
     "newsroom",
+    "siblings",
     "votes",
 ]

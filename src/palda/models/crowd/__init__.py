@@ -21,6 +21,7 @@ from palda.models.crowd.confidence import (
     levels_to_arrays,
     start_levels,
 )
+from palda.models.crowd.copies import CopyGroup, CopyGroups, CopyPairs, find_copies
 from palda.models.crowd.drift import Changes, QualityCurves, find_changes, quality_over_time
 from palda.models.crowd.em import (
     CrowdSettings,
@@ -44,6 +45,7 @@ from palda.models.crowd.label_sets import (
     profile_log_prior,
     profile_m_step,
 )
+from palda.models.crowd.merged_votes import merge_copies
 from palda.models.crowd.model_selection import (
     MIN_STANDARD_ERRORS,
     N_VOTE_FOLDS,
@@ -79,6 +81,9 @@ __all__ = [
     "AnnotatorModel",
     "AnnotatorSummary",
     "Changes",
+    "CopyGroup",
+    "CopyGroups",
+    "CopyPairs",
     "CrowdSettings",
     "CrowdState",
     "HeldOutVotes",
@@ -103,6 +108,7 @@ __all__ = [
     "cut_votes",
     "expected_gain",
     "find_changes",
+    "find_copies",
     "fit_crowd",
     "initial_label_probs",
     "initial_profiles",
@@ -110,6 +116,7 @@ __all__ = [
     "levels_from_arrays",
     "levels_to_arrays",
     "mean_where_unknown",
+    "merge_copies",
     "parse_annotator_prior",
     "periods_predict_better",
     "profile_e_step",
