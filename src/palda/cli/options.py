@@ -232,6 +232,17 @@ def read_options(
         option("Which of several contradictory votes of an annotator to keep; error refuses them.", panel=_FILES),
     ] = "error",
     encoding: Encoding = None,
+    label_config: Annotated[
+        Path | None,
+        option(
+            "Label Studio: label config (XML, or the JSON of the project), which names all classes.",
+            "--label-config", show_default="none", panel=_FILES,
+        ),
+    ] = None,
+    ground_truth: Annotated[
+        Literal["auto", "gold", "votes"],
+        option("Label Studio: what annotations marked as ground truth are.", "--ground-truth", panel=_FILES),
+    ] = "auto",
 ) -> dict[str, Any]:  # fmt: skip
     """How files are read: the options of ``palda.read``."""
     roles = tuple((role.strip(), name) for role, _, name in (pair.partition("=") for pair in column or []))
@@ -242,7 +253,7 @@ def read_options(
         "format": format_, "id": id_, "text": text, "question": question, "classes": _names(classes) or None,
         "layout": layout, "partial": partial, "blank": blank,
         "present_at": present_at, "columns": roles, "ignore": _names(ignore), "duplicates": duplicates,
-        "encoding": encoding,
+        "encoding": encoding, "label_config": label_config, "ground_truth": ground_truth,
     }  # fmt: skip
 
 
