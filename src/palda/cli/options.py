@@ -57,6 +57,10 @@ Gold = Annotated[
 ]
 Annotators = Annotated[AnnotatorModel, option("Annotator model.", panel=MODEL)]
 Force = Annotated[bool, flag("Overwrite existing files.", "--force")]
+SpreadsheetSafe = Annotated[
+    bool,
+    flag("In CSV, put an apostrophe before text that a spreadsheet would run as a formula.", "--spreadsheet-safe"),
+]
 JsonSummary = Annotated[bool, flag("Print the summary as JSON.", "--json")]
 Quiet = Annotated[bool, flag("Print only results and errors.", "--quiet", "-q", panel=RUN)]
 Seed = Annotated[int, option("Random seed.", "--seed", min=0, panel=RUN)]
@@ -132,10 +136,7 @@ def target_options(
     as_json: Annotated[bool, flag("Print JSON.", "--json")] = False,
     as_csv: Annotated[bool, flag("Print CSV.", "--csv")] = False,
     force: Force = False,
-    spreadsheet_safe: Annotated[
-        bool,
-        flag("In CSV, put an apostrophe before text that a spreadsheet would run as a formula.", "--spreadsheet-safe"),
-    ] = False,
+    spreadsheet_safe: SpreadsheetSafe = False,
 ) -> Target:
     """Where a command writes its results."""
     if as_json and as_csv:

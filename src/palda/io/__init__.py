@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from palda.io.exports.labelstudio import (
         Control,
         LabelConfig,
+        labelstudio_prediction,
+        labelstudio_tasks,
         parse_label_config,
         read_label_config,
         read_labelstudio,
@@ -61,6 +63,8 @@ __all__ = [
     "has_array",
     "is_shards",
     "json_rules",
+    "labelstudio_prediction",
+    "labelstudio_tasks",
     "open_regular",
     "open_shards",
     "package_version",
@@ -99,7 +103,8 @@ _MODULES = {
     "corpora.reuters": ("read_reuters",),
     "exports.doccano": ("read_doccano",),
     "exports.labelstudio": (
-        "Control", "LabelConfig", "parse_label_config", "read_label_config", "read_labelstudio",
+        "Control", "LabelConfig", "labelstudio_prediction", "labelstudio_tasks", "parse_label_config",
+        "read_label_config", "read_labelstudio",
     ),
     "exports.mturk": ("read_mturk",),
     "exports.prodigy": ("read_prodigy",),
