@@ -87,3 +87,25 @@ def test_the_label_config_names_the_classes(palda: Palda, export: Path, tmp_path
         assert list(json.loads(output.read_text())[0]["probabilities"]) == ["crime", "money", "sport"]
     else:
         assert json.loads(result.out)["classes"] in (["crime", "money", "sport"], 3)
+
+
+def test_predictions_can_be_votes_and_prelabelled_annotations_left_out(
+    palda: Palda, export: Path, tmp_path: Path
+) -> None:
+    tasks = json.loads(export.read_text())
+    for task in tasks:
+        result = task["annotations"][0]["result"]
+        task["predictions"] = [{"id": 3, "model_version": "bert-2", "score": 0.75, "result": result}]
+        task["annotations"][0]["parent_prediction"] = 3
+    export.write_text(json.dumps(tasks))
+    people = tmp_path / "people.json"
+    votes = ("aggregate", export, "--ground-truth", "votes", "--annotators-output", people, "--force", "--json")
+    result = palda(*votes)
+    assert "2 annotations started from a prediction" in result.err
+    assert "pass --prelabelled drop to leave them out" in result.err
+    result = palda(*votes, "--predictions", "votes", "--prelabelled", "separate")
+    assert result.code == 0
+    assert "warning" not in result.err
+    assert {row["annotator"] for row in json.loads(people.read_text())} == {"1 (pre-labelled)", "2", "bert-2"}
+    assert palda(*votes, "--prelabelled", "drop").code == 0
+    assert {row["annotator"] for row in json.loads(people.read_text())} == {"2"}

@@ -244,6 +244,16 @@ def read_options(
         Literal["auto", "gold", "votes"],
         option("Label Studio: what annotations marked as ground truth are.", "--ground-truth", panel=_FILES),
     ] = "auto",
+    predictions: Annotated[
+        Literal["ignore", "votes"], option("Label Studio: whether predictions are votes of their models.", panel=_FILES)
+    ] = "ignore",
+    prelabelled: Annotated[
+        Literal["keep", "drop", "separate"] | None,
+        option(
+            "Label Studio: what to do with annotations that started from a prediction.",
+            show_default="keep, with a warning", panel=_FILES,
+        ),
+    ] = None,
 ) -> dict[str, Any]:  # fmt: skip
     """How files are read: the options of ``palda.read``."""
     roles = tuple((role.strip(), name) for role, _, name in (pair.partition("=") for pair in column or []))
@@ -255,6 +265,7 @@ def read_options(
         "layout": layout, "partial": partial, "blank": blank,
         "present_at": present_at, "columns": roles, "ignore": _names(ignore), "duplicates": duplicates,
         "encoding": encoding, "label_config": label_config, "ground_truth": ground_truth,
+        "predictions": predictions, "prelabelled": prelabelled,
     }  # fmt: skip
 
 

@@ -42,7 +42,7 @@ _READERS = {
         "palda.io.exports.labelstudio", "read_labelstudio",
         _COMMON | {
             "id": "id", "text": "text", "question": "from_name", "label_config": "label_config",
-            "ground_truth": "ground_truth",
+            "ground_truth": "ground_truth", "predictions": "predictions", "prelabelled": "prelabelled",
         },
     ),
     "doccano": _Reader(
@@ -80,6 +80,8 @@ class ReadOptions:
     encoding: str | None = None
     label_config: Source | None = None
     ground_truth: str = "auto"
+    predictions: str = "ignore"
+    prelabelled: str | None = None
 
     def __post_init__(self) -> None:
         validation.require_choice(self.format, FORMATS, "format")
@@ -136,6 +138,10 @@ def read(path: Source, votes: Source | None = None, **options: Any) -> Dataset:
         classes.
     ground_truth : {"auto", "gold", "votes"}, default "auto"
         Label Studio: what annotations marked as ground truth are; see ``palda.io.read_labelstudio``.
+    predictions : {"ignore", "votes"}, default "ignore"
+        Label Studio: whether predictions are votes of their models.
+    prelabelled : {"keep", "drop", "separate"}, optional
+        Label Studio: what to do with annotations that started from a prediction.
 
     Returns
     -------

@@ -69,7 +69,8 @@ class Row:
 class Export:
     """Documents and annotations of an export, collected row by row.
 
-    ``answers`` is the platform's word for annotations, ``abstained`` its word for those without a judgement.
+    ``answers`` is the platform's word for annotations, ``abstained`` its word for those without a judgement. ``kinds``
+    and ``families`` of annotators may be set by name.
     """
 
     def __init__(self, answers: str, abstained: str) -> None:
@@ -79,6 +80,8 @@ class Export:
         self._fields: dict[str, dict[str, Any]] = {}
         self._annotations: list[Annotation] = []
         self._classes: set[str] = set()
+        self.kinds: dict[str, str] = {}
+        self.families: dict[str, str] = {}
 
     def add_document(self, row: Row, doc: str, text: str, fields: Mapping[str, Any]) -> None:
         """Add a document; if it occurs again its text must be equal, and its other fields are ignored."""
@@ -94,7 +97,15 @@ class Export:
             self._fields[doc] = dict(fields)
 
     def add_annotation(
-        self, row: Row, doc: str, annotator: str, answer: Answer, *, time: float | None = None, gold: bool = False
+        self,
+        row: Row,
+        doc: str,
+        annotator: str,
+        answer: Answer,
+        *,
+        time: float | None = None,
+        gold: bool = False,
+        probabilities: Mapping[str, float] | None = None,
     ) -> None:
         """Add an answer, or with ``gold`` the gold labels, about a document that was added before."""
         if not annotator and not gold:
@@ -104,7 +115,16 @@ class Export:
         elif not gold:
             self._coverage.n_judging += 1
         self._annotations.append(
-            Annotation(doc, annotator, answer.present, row.number, answer.absent, time=time, gold=gold)
+            Annotation(
+                doc,
+                annotator,
+                answer.present,
+                row.number,
+                answer.absent,
+                time=time,
+                gold=gold,
+                probabilities=probabilities,
+            )
         )
 
     def add_unused(self, reason: str) -> None:
@@ -139,7 +159,7 @@ class Export:
         if classes is None and self._classes:
             names = set(self._classes)
             for annotation in self._annotations:
-                names.update(annotation.present or (), annotation.absent or ())
+                names.update(annotation.present or (), annotation.absent or (), annotation.probabilities or ())
             classes = sorted(names)
         dataset = dataset_from_annotations(
             self._annotations,
@@ -149,6 +169,8 @@ class Export:
             partial=partial,
             duplicates=duplicates,
             fields=self._columns(file_name(path)),
+            kinds=self.kinds,
+            families=self.families,
         )
         self._coverage.check(
             file_name(path),

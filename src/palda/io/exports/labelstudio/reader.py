@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from palda.data import Dataset
-    from palda.io.exports.labelstudio.tasks import GroundTruthRule
+    from palda.io.exports.labelstudio.tasks import GroundTruthRule, PredictionRule, PrelabelRule
 
 _TABLES = frozenset({".csv", ".tsv", ".tab", ".txt"})
 
@@ -33,6 +33,8 @@ def read_labelstudio(
     classes: Iterable[str] | None = None,
     label_config: str | os.PathLike[str] | LabelConfig | None = None,
     ground_truth: GroundTruthRule = "auto",
+    predictions: PredictionRule = "ignore",
+    prelabelled: PrelabelRule | None = None,
     partial: bool = False,
     duplicates: validation.DuplicateRule = "error",
     encoding: str | None = None,
@@ -43,7 +45,7 @@ def read_labelstudio(
       filled in. A skipped task (``was_cancelled``) is an abstention.
     - Annotations marked as ground truth are gold labels, not votes, unless several annotators of a task have them; only
       the JSON format has the marks.
-    - Tasks without annotations are documents without votes; only the JSON format has them. Predictions are not read.
+    - Tasks without annotations are documents without votes; only the JSON format has them, and predictions.
     - The name of an annotator is the email, else the user name, else the number. Of several annotations of one task
       by one annotator, the one updated last is used.
     - Classes of a taxonomy are paths such as ``Sport/Football``.
@@ -70,6 +72,17 @@ def read_labelstudio(
         What annotations marked as ground truth are. By default those of a task that has them from several annotators
         are votes, with a warning; if that is so for most tasks with ground truth, all of them are votes. Import
         through the API marks every annotation.
+    predictions : {"ignore", "votes"}, default "ignore"
+        Whether the predictions of models are votes. The annotator is the model version, of kind "model"; its family is
+        the version without the number at its end ("news-bert-v2" is of "news-bert"), and people are of kind "person".
+        A field ``scores`` of a result, as ``labelstudio_prediction`` writes it, states the probability of each class;
+        otherwise the score of the result, else that of the prediction, is the probability of the chosen classes, and
+        the others are absent. The usual export has only the ids of predictions; a snapshot has them in full.
+    prelabelled : {"keep", "drop", "separate"}, optional
+        What to do with annotations that are not independent of a model: those that started from a prediction
+        (``parent_prediction``), and those made while Label Studio held a prediction for the task (``prediction``),
+        which the annotator may have seen. "separate" gives them to an annotator of their own, ``NAME (pre-labelled)``,
+        in the family of the model. By default they are kept, with a warning.
     partial : bool, default False
         Treat classes that were not chosen as not judged (default: absent).
     duplicates : {"error", "last", "first", "drop"}, default "error"
@@ -94,7 +107,7 @@ def read_labelstudio(
     rows = table_rows(path, encoding) if suffixes & _TABLES else _json_rows(path, encoding)
     if not rows:
         raise DataError("has no tasks", file=file_name(path))
-    options = TaskOptions(from_name, id, text, label_config, ground_truth)
+    options = TaskOptions(from_name, id, text, label_config, ground_truth, predictions, prelabelled)
     export = Export("annotations", "skipped")
     are_tasks = any(isinstance(row.cells.get("data"), dict) for row in rows)
     (read_tasks if are_tasks else read_annotation_rows)(rows, options, export)
