@@ -77,6 +77,9 @@ def task(number: int, *annotations: dict[str, Any], **data: Any) -> dict[str, An
     }
 
 
+SPORT = annotation(1, choices("sport"))
+
+
 def save(folder: Path, content: Any, name: str = "project-1-at-2024-05-14.json") -> Path:
     path = folder / name
     data = (content if isinstance(content, str) else json.dumps(content)).encode()
@@ -229,13 +232,13 @@ def test_partial_leaves_what_was_not_chosen_unjudged(tmp_path: Path) -> None:
 
 
 def test_the_only_string_field_is_the_text(tmp_path: Path) -> None:
-    data = read_labelstudio(save(tmp_path, [task(1, headline="goal", rank=3), task(2, headline=None, rank=4)]))
+    data = read_labelstudio(save(tmp_path, [task(1, SPORT, headline="goal", rank=3), task(2, headline=None, rank=4)]))
     assert list(data.corpus) == ["goal", ""]
     assert data.corpus.fields["rank"].tolist() == [3, 4]
 
 
 def test_an_unclear_text_field_must_be_named(tmp_path: Path) -> None:
-    tasks = [task(1, headline="goal", lead="At last")]
+    tasks = [task(1, SPORT, headline="goal", lead="At last")]
     assert "choose one of 'headline', 'lead' with text='...'" in problem(tmp_path, tasks)
     assert list(read_labelstudio(save(tmp_path, tasks), text="lead").corpus) == ["At last"]
     assert "no data field is text; choose one of 'scores'" in problem(tmp_path, [task(1, scores=[1, 2])])

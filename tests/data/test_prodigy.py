@@ -120,8 +120,9 @@ def test_the_latest_answer_counts(tmp_path: Path) -> None:
 def test_without_timestamps_a_contradiction_follows_the_rule(tmp_path: Path) -> None:
     tasks = [without(choice("ann", name), "_timestamp") for name in ("sport", "crime")]
     assert "news.jsonl, row 2: the vote" in problem(tmp_path, *tasks)
-    data = read_prodigy(save(tmp_path, *tasks), duplicates="drop")
-    assert len(data.votes) == 0
+    data = read_prodigy(save(tmp_path, *tasks, choice("bob", "sport")), duplicates="drop")
+    assert set(data.votes.to_frame()["annotator"]) == {"news-bob"}
+    assert "has no votes: the 2 answers contradict each other" in problem(tmp_path, *tasks, duplicates="drop")
 
 
 def test_the_session_stands_in_for_the_annotator(tmp_path: Path) -> None:

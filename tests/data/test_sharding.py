@@ -95,6 +95,7 @@ _cells = st.tuples(
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.* rows are votes", "ignore:.* gold labels")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cells=st.lists(_cells, min_size=1, max_size=25), rule=st.sampled_from(["last", "first", "drop", "error"]),
        timed=st.booleans())  # fmt: skip

@@ -48,12 +48,28 @@ TASKS = [
         "annotations": [
             {"id": 5, "completed_by": {"id": 1, "email": "a@b"}, "result": [RESULT], "updated_at": "2024-05-14T09:00Z"},
             {"id": 6, "completed_by": 2, "result": [], "was_cancelled": True, "created_at": "2024-05-14T09:00:00Z"},
-            {"id": 7, "completed_by": 3, "result": [RESULT], "ground_truth": True},
+            {"id": 7, "completed_by": 3, "result": [RESULT], "ground_truth": True, "parent_prediction": 8},
         ],
-        "predictions": [],
+        "predictions": [{"id": 8, "model_version": "m-1", "score": 0.7, "result": [RESULT]}, 9],
     },
     {"id": 2, "data": {"text": "other", "source": "PA"}, "annotations": []},
 ]
+PREDICTED = [
+    {
+        "id": 3,
+        "data": {"text": "third", "source": "AP"},
+        "annotations": [{"id": 5, "completed_by": 1, "result": [RESULT], "prediction": {"id": 9, "result": [RESULT]}}],
+        "predictions": [{"id": 8, "result": [RESULT | {"score": 0.5, "scores": {"a": 0.9, "d": 0.1}}]}],
+    },
+]
+CONFIG = (
+    b'<View>\n<Text name="text" value="$text"/>\n<Choices name="t" toName="text" choice="multiple">\n'
+    b'<Choice value="a"/><Choice value="x" alias="d"/><Choice value="b"><Choice value="c"/></Choice>\n</Choices>\n'
+    b'<Taxonomy name="u" toName="text" leafsOnly="true"><Choice value="b"><Choice value="c"/></Choice></Taxonomy>\n'
+    b"</View>\n"
+)
+PARSED = {"t": {"type": "Choices", "to_name": ["text"], "inputs": [{"value": "text"}], "labels": ["a", "b/c"]}}
+PROJECTS = [{"id": 1, "label_config": CONFIG.decode()}, {"id": 1, "parsed_label_config": PARSED}]
 FLAT = [
     {"id": 1, "text": "story", "t": {"choices": ["a", "b"]}, "annotator": 1, "annotation_id": 1, "lead_time": 2.5},
     {"id": 1, "text": "story", "t": "a", "annotator": 2, "annotation_id": 2, "lead_time": 1, "was_cancelled": False},
@@ -170,7 +186,7 @@ def reader_seeds() -> dict[str, list[Files]]:
         "jsonl-gz": ("t.jsonl.gz", [gzip.compress(content, mtime=0) for content in lines]),
         "json-gz": ("t.json.gz", [gzip.compress(content, mtime=0) for content in documents]),
         "parquet-gz": ("t.parquet.gz", [gzip.compress(content, mtime=0) for content in parquets]),
-        "labelstudio-json": ("e.json", [json.dumps(TASKS).encode(), json.dumps(FLAT).encode()]),
+        "labelstudio-json": ("e.json", [json.dumps(tasks).encode() for tasks in (TASKS, PREDICTED, FLAT)]),
         "labelstudio-csv": ("e.csv", [records_csv(FLAT)]),
         "doccano-zip": ("e.zip", [doccano_archive()]),
         "doccano-jsonl": ("ann.jsonl", [as_lines(EXAMPLES)]),
@@ -184,6 +200,9 @@ def reader_seeds() -> dict[str, list[Files]]:
         "reuters": ("r.sgm", [REUTERS]),
     }
     found = {target: [{name: content} for content in contents] for target, (name, contents) in one.items()}
+    export = json.dumps(PREDICTED).encode()
+    found["labelstudio-config"] = [{"c.xml": CONFIG, "e.json": export}]
+    found["labelstudio-project"] = [{"c.json": json.dumps(project).encode(), "e.json": export} for project in PROJECTS]
     found["arff"] = [{"a.arff": content, "a.xml": LABELS} for content in (ARFF, SPARSE_ARFF)]
     return found
 

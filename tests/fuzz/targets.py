@@ -46,6 +46,31 @@ def _table_calls() -> tuple[Call, ...]:
     )
 
 
+def _labelstudio_calls() -> tuple[Call, ...]:
+    from palda import io
+
+    return (
+        io.read,
+        io.read_labelstudio,
+        lambda path: io.read_labelstudio(path, ground_truth="votes", predictions="votes", prelabelled="separate"),
+        lambda path: io.read_labelstudio(
+            path, ground_truth="gold", predictions="votes", prelabelled="drop", partial=True
+        ),
+        lambda path: io.read_labelstudio(path, predictions="votes", prelabelled="keep", id="source", from_name="t"),
+    )
+
+
+def _label_config(path: Path) -> None:
+    """Read a label config, and an export with it; write labels for each of its controls."""
+    from palda import io
+
+    config = io.read_label_config(path)
+    for control in config.controls:
+        classes = control.classes[:3] or ("a",)
+        list(io.labelstudio_tasks(["1"], np.full((1, len(classes)), 0.5), classes, control))
+    io.read_labelstudio(path.with_name("e.json"), label_config=path, from_name=config.controls[0].name)
+
+
 def _model(path: Path, trusted: Any = None) -> None:
     """Load a model and use it: whatever it returns must be finite."""
     import palda
@@ -120,7 +145,9 @@ def all_targets() -> dict[str, Target]:
         "jsonl-gz": Target(one(formats.gzipped(formats.json_lines)), table, "t.jsonl.gz"),
         "json-gz": Target(one(formats.gzipped(formats.json_file)), table, "t.json.gz"),
         "parquet-gz": Target(one(formats.gzipped(formats.columns)), table, "t.parquet.gz"),
-        "labelstudio-json": Target(one(formats.json_file), (*read, io.read_labelstudio), "e.json"),
+        "labelstudio-json": Target(one(formats.json_file), _labelstudio_calls(), "e.json"),
+        "labelstudio-config": Target(one(formats.lines), (_label_config,), "c.xml"),
+        "labelstudio-project": Target(one(formats.json_file), (_label_config,), "c.json"),
         "labelstudio-csv": Target(one(csv), (*read, io.read_labelstudio), "e.csv"),
         "doccano-zip": Target(one(formats.archive), (*read, io.read_doccano), "e.zip"),
         "doccano-jsonl": Target(one(formats.json_lines), (io.read_doccano,), "ann.jsonl"),

@@ -19,6 +19,7 @@ from palda.cli.commands.annotators import annotators
 from palda.cli.commands.consensus import consensus
 from palda.cli.commands.demo import demo
 from palda.cli.commands.evaluate import evaluate
+from palda.cli.commands.export import export
 from palda.cli.commands.fit import fit
 from palda.cli.commands.predict import predict
 from palda.cli.commands.report import report
@@ -59,7 +60,7 @@ def palda(
 
 
 for _command in (
-    fit, predict, consensus, annotators, topics, suggest, report, evaluate, aggregate, shard, simulate, demo,
+    fit, predict, consensus, export, annotators, topics, suggest, report, evaluate, aggregate, shard, simulate, demo,
 ):  # fmt: skip
     app.command()(_command)
 app.add_typer(reproduce, name="reproduce")

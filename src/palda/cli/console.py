@@ -29,6 +29,8 @@ _OPTIONS = {
     "max_iter": "--max-iter", "min_count": "--min-count", "present_at": "--present-at", "text": "--text",
     "from_name": "--question", "answer": "--question", "output": "--question", "doc": "--id",
     "docs_per_shard": "--docs-per-shard", "force": "--force", "resume": "--resume",
+    "label_config": "--label-config", "ground_truth": "--ground-truth", "predictions": "--predictions",
+    "prelabelled": "--prelabelled",
 }  # fmt: skip
 _ROLES = ("annotator", "label", "labels", "value", "time")
 _PYTHON_ARGUMENT = re.compile(rf"\b({'|'.join((*_OPTIONS, *_ROLES))})=(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[\w.]*)")

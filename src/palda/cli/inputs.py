@@ -79,7 +79,8 @@ def read_files(
     with regular_file(documents) as documents_file, regular_file(votes) as votes_file:
         dataset = read(documents_file, votes_file, **reading)
     if not len(dataset.votes):
-        raise PaldaError(f"{documents} contains no votes; give the file with the votes as well")
+        only = " but only gold labels" if (dataset.gold != BLANK).any() else ""
+        raise PaldaError(f"{documents} contains no votes{only}; give the file with the votes as well")
     if ignore_gold_columns:
         dataset = replace(dataset, gold=np.full_like(dataset.gold, BLANK))
     if gold is None:

@@ -57,6 +57,10 @@ Gold = Annotated[
 ]
 Annotators = Annotated[AnnotatorModel, option("Annotator model.", panel=MODEL)]
 Force = Annotated[bool, flag("Overwrite existing files.", "--force")]
+SpreadsheetSafe = Annotated[
+    bool,
+    flag("In CSV, put an apostrophe before text that a spreadsheet would run as a formula.", "--spreadsheet-safe"),
+]
 JsonSummary = Annotated[bool, flag("Print the summary as JSON.", "--json")]
 Quiet = Annotated[bool, flag("Print only results and errors.", "--quiet", "-q", panel=RUN)]
 Seed = Annotated[int, option("Random seed.", "--seed", min=0, panel=RUN)]
@@ -132,10 +136,7 @@ def target_options(
     as_json: Annotated[bool, flag("Print JSON.", "--json")] = False,
     as_csv: Annotated[bool, flag("Print CSV.", "--csv")] = False,
     force: Force = False,
-    spreadsheet_safe: Annotated[
-        bool,
-        flag("In CSV, put an apostrophe before text that a spreadsheet would run as a formula.", "--spreadsheet-safe"),
-    ] = False,
+    spreadsheet_safe: SpreadsheetSafe = False,
 ) -> Target:
     """Where a command writes its results."""
     if as_json and as_csv:
@@ -232,6 +233,27 @@ def read_options(
         option("Which of several contradictory votes of an annotator to keep; error refuses them.", panel=_FILES),
     ] = "error",
     encoding: Encoding = None,
+    label_config: Annotated[
+        Path | None,
+        option(
+            "Label Studio: label config (XML, or the JSON of the project), which names all classes.",
+            "--label-config", show_default="none", panel=_FILES,
+        ),
+    ] = None,
+    ground_truth: Annotated[
+        Literal["auto", "gold", "votes"],
+        option("Label Studio: what annotations marked as ground truth are.", "--ground-truth", panel=_FILES),
+    ] = "auto",
+    predictions: Annotated[
+        Literal["ignore", "votes"], option("Label Studio: whether predictions are votes of their models.", panel=_FILES)
+    ] = "ignore",
+    prelabelled: Annotated[
+        Literal["keep", "drop", "separate"] | None,
+        option(
+            "Label Studio: what to do with annotations that started from a prediction.",
+            show_default="keep, with a warning", panel=_FILES,
+        ),
+    ] = None,
 ) -> dict[str, Any]:  # fmt: skip
     """How files are read: the options of ``palda.read``."""
     roles = tuple((role.strip(), name) for role, _, name in (pair.partition("=") for pair in column or []))
@@ -242,7 +264,8 @@ def read_options(
         "format": format_, "id": id_, "text": text, "question": question, "classes": _names(classes) or None,
         "layout": layout, "partial": partial, "blank": blank,
         "present_at": present_at, "columns": roles, "ignore": _names(ignore), "duplicates": duplicates,
-        "encoding": encoding,
+        "encoding": encoding, "label_config": label_config, "ground_truth": ground_truth,
+        "predictions": predictions, "prelabelled": prelabelled,
     }  # fmt: skip
 
 

@@ -132,7 +132,7 @@ def write_table(view: TableView, target: Target) -> None:
 def write_records(blocks: Iterable[Sequence[Record]], target: Target) -> None:
     """Write records block by block, so that their number is not limited by memory.
 
-    CSV holds a list as ``a;b`` and probabilities in one column per class.
+    CSV holds a list as ``a;b``, and probabilities and numbers of votes in one column per class.
     """
     if target.path is None:
         with standard_output():
@@ -231,12 +231,15 @@ def _write_parquet(blocks: Iterable[Sequence[Record]], path: Path) -> None:
             writer.close()
 
 
+_PER_CLASS = {"probabilities": "p", "n_votes": "n_votes", "n_present": "n_present"}
+
+
 def _flat(record: Record) -> Record:
     """The record with a number or a text in every cell."""
     cells: Record = {}
     for name, value in record.items():
-        if name == "probabilities":
-            cells |= {f"p_{label}": probability for label, probability in value.items()}
+        if name in _PER_CLASS and isinstance(value, dict):
+            cells |= {f"{_PER_CLASS[name]}_{label}": number for label, number in value.items()}
         elif isinstance(value, dict):
             cells[name] = " | ".join(f"{label}: {_evidence_text(words)}" for label, words in value.items())
         elif isinstance(value, (list, tuple)):

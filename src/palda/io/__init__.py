@@ -13,14 +13,31 @@ if TYPE_CHECKING:
     from palda.io.corpora.arff import read_arff
     from palda.io.corpora.reuters import read_reuters
     from palda.io.exports.doccano import read_doccano
-    from palda.io.exports.labelstudio import read_labelstudio
+    from palda.io.exports.labelstudio import (
+        Control,
+        LabelConfig,
+        labelstudio_prediction,
+        labelstudio_tasks,
+        parse_label_config,
+        read_label_config,
+        read_labelstudio,
+    )
     from palda.io.exports.mturk import read_mturk
     from palda.io.exports.prodigy import read_prodigy
     from palda.io.exports.toloka import read_toloka
     from palda.io.regular_files import open_regular
     from palda.io.shards import ShardFolder, is_shards, open_shards, write_shards
     from palda.io.shards.build import Sources, Treatment, shard_files
-    from palda.io.sources import DocumentChunk, ReadOptions, read, read_any_votes, read_gold, stream_documents
+    from palda.io.sources import (
+        DocumentChunk,
+        Judgements,
+        ReadOptions,
+        read,
+        read_any_votes,
+        read_gold,
+        read_judgements,
+        stream_documents,
+    )
     from palda.io.table_files import read_chunks, read_table
     from palda.io.tables import read_documents, read_votes
     from palda.io.transformer_state import WORDS_ARRAYS, check_words_state, has_array
@@ -32,8 +49,11 @@ __all__ = [
     "TEMPORARY_FILE",
     "WORDS_ARRAYS",
     "ArrayArchive",
+    "Control",
     "DocumentChunk",
     "FolderLock",
+    "Judgements",
+    "LabelConfig",
     "ReadOptions",
     "ShardFolder",
     "Sources",
@@ -43,9 +63,12 @@ __all__ = [
     "has_array",
     "is_shards",
     "json_rules",
+    "labelstudio_prediction",
+    "labelstudio_tasks",
     "open_regular",
     "open_shards",
     "package_version",
+    "parse_label_config",
     "read",
     "read_any_votes",
     "read_arff",
@@ -53,6 +76,8 @@ __all__ = [
     "read_doccano",
     "read_documents",
     "read_gold",
+    "read_judgements",
+    "read_label_config",
     "read_labelstudio",
     "read_mturk",
     "read_prodigy",
@@ -77,20 +102,26 @@ _MODULES = {
     "corpora.arff": ("read_arff",),
     "corpora.reuters": ("read_reuters",),
     "exports.doccano": ("read_doccano",),
-    "exports.labelstudio": ("read_labelstudio",),
+    "exports.labelstudio": (
+        "Control", "LabelConfig", "labelstudio_prediction", "labelstudio_tasks", "parse_label_config",
+        "read_label_config", "read_labelstudio",
+    ),
     "exports.mturk": ("read_mturk",),
     "exports.prodigy": ("read_prodigy",),
     "exports.toloka": ("read_toloka",),
     "shards": ("ShardFolder", "is_shards", "open_shards", "write_shards"),
     "shards.build": ("Sources", "Treatment", "shard_files"),
     "regular_files": ("open_regular",),
-    "sources": ("DocumentChunk", "ReadOptions", "read", "read_any_votes", "read_gold", "stream_documents"),
+    "sources": (
+        "DocumentChunk", "Judgements", "ReadOptions", "read", "read_any_votes", "read_gold", "read_judgements",
+        "stream_documents",
+    ),
     "table_files": ("read_chunks", "read_table"),
     "tables": ("read_documents", "read_votes"),
     "transformer_state": ("WORDS_ARRAYS", "check_words_state", "has_array"),
     "versions": ("package_version",),
     "visible_text": ("visible",),
-}
+}  # fmt: skip
 _SUBMODULES = {"catalog": "palda.io.corpora.catalog", "json_rules": "palda.io.json_rules"}
 _HOMES = {name: f"palda.io.{module}" for module, names in _MODULES.items() for name in names}
 

@@ -24,6 +24,7 @@ class Annotation:
 
     ``present`` is None for an abstention and empty if no class applies. If ``absent`` is None, every class that is not
     present is absent; otherwise ``absent`` has the classes judged absent, and the rest were not judged.
+    ``probabilities`` are those of "present" that the annotator stated for some of the judged classes.
     """
 
     doc: str
@@ -33,6 +34,7 @@ class Annotation:
     absent: Collection[str] | None = None
     time: float | None = None
     gold: bool = False
+    probabilities: Mapping[str, float] | None = None
 
 
 def dataset_from_annotations(
@@ -44,11 +46,13 @@ def dataset_from_annotations(
     partial: bool = False,
     duplicates: validation.DuplicateRule = "error",
     fields: Mapping[str, NDArray[Any]] | None = None,
+    kinds: Mapping[str, str] | None = None,
+    families: Mapping[str, str] | None = None,
 ) -> Dataset:
     """Dataset over all documents of ``texts`` from votes and gold annotations.
 
     The classes are the given ones, else all that occur in an annotation, sorted. With ``partial``, a class that an
-    annotation does not name is not judged.
+    annotation does not name is not judged. ``kinds`` and ``families`` are those of annotators by name.
     """
     where = validation.SourceLocation(file, np.array([annotation.row for annotation in annotations], dtype=np.int64))
     axis = _class_axis(annotations, classes, where)
@@ -73,6 +77,9 @@ def dataset_from_annotations(
         classes=axis,
         time=_times([annotation for annotation in annotations if not annotation.gold]),
         where=where.subset(np.flatnonzero(~is_gold)),
+        probability=_probability_matrix([annotation for annotation in annotations if not annotation.gold], axis),
+        annotator_kinds=_traits(kinds, annotators),
+        annotator_families=_traits(families, annotators),
     ).votes(duplicates)
     gold = _gold_matrix(doc[is_gold], matrix[is_gold], len(doc_ids), where.subset(np.flatnonzero(is_gold)), axis)
     texts_array = np.empty(len(doc_ids), dtype=object)
@@ -116,7 +123,10 @@ def records_from_matrix(
 def _class_axis(
     annotations: Sequence[Annotation], classes: Iterable[str] | None, where: validation.SourceLocation
 ) -> Strings:
-    named = [{*(annotation.present or ()), *(annotation.absent or ())} for annotation in annotations]
+    named = [
+        {*(annotation.present or ()), *(annotation.absent or ()), *(annotation.probabilities or ())}
+        for annotation in annotations
+    ]
     if classes is None:
         return names_array(sorted(set().union(*named)))
     axis = names_array(classes)
@@ -135,9 +145,25 @@ def _vote_matrix(annotations: Sequence[Annotation], axis: Strings, *, partial: b
             continue
         if annotation.absent is None and not partial:
             row[:] = 0
-        row[[place[name] for name in annotation.absent or ()]] = 0
+        row[[place[name] for name in (*(annotation.absent or ()), *(annotation.probabilities or ()))]] = 0
         row[[place[name] for name in annotation.present]] = 1
     return matrix
+
+
+def _probability_matrix(annotations: Sequence[Annotation], axis: Strings) -> NDArray[np.float32] | None:
+    """Stated probabilities (annotations, classes), NaN where there is none; None if there are none at all."""
+    if not any(annotation.probabilities for annotation in annotations):
+        return None
+    place = {name: position for position, name in enumerate(axis)}
+    matrix = np.full((len(annotations), len(axis)), np.nan, dtype=np.float32)
+    for row, annotation in zip(matrix, annotations, strict=True):
+        stated = annotation.probabilities or {}
+        row[[place[name] for name in stated]] = list(stated.values())
+    return matrix
+
+
+def _traits(traits: Mapping[str, str] | None, annotators: Strings) -> Strings | None:
+    return names_array(traits.get(name, "") for name in annotators) if traits else None
 
 
 def _times(annotations: Sequence[Annotation]) -> NDArray[np.float64] | None:

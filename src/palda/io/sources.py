@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from palda.data import Dataset, Documents, Votes, factorize, names_array, validation
-from palda.errors import DataError
+from palda.errors import DataError, PaldaWarning
 from palda.io.exports import is_archive, platform_of
 from palda.io.files import Table, file_name
 from palda.io.table_files import as_table, read_chunks
@@ -38,7 +39,11 @@ class _Reader(NamedTuple):
 _COMMON = {name: name for name in ("classes", "partial", "duplicates", "encoding")}
 _READERS = {
     "labelstudio": _Reader(
-        "palda.io.exports.labelstudio", "read_labelstudio", _COMMON | {"text": "text", "question": "from_name"}
+        "palda.io.exports.labelstudio", "read_labelstudio",
+        _COMMON | {
+            "id": "id", "text": "text", "question": "from_name", "label_config": "label_config",
+            "ground_truth": "ground_truth", "predictions": "predictions", "prelabelled": "prelabelled",
+        },
     ),
     "doccano": _Reader(
         "palda.io.exports.doccano", "read_doccano", _COMMON | {"text": "text", "question": "label", "blank": "empty"}
@@ -73,6 +78,10 @@ class ReadOptions:
     ignore: tuple[str, ...] = ()
     duplicates: str = "error"
     encoding: str | None = None
+    label_config: Source | None = None
+    ground_truth: str = "auto"
+    predictions: str = "ignore"
+    prelabelled: str | None = None
 
     def __post_init__(self) -> None:
         validation.require_choice(self.format, FORMATS, "format")
@@ -124,6 +133,15 @@ def read(path: Source, votes: Source | None = None, **options: Any) -> Dataset:
         Vote to keep if an annotator contradicts themselves.
     encoding : str, optional
         Encoding of text files that are not UTF-8.
+    label_config : str or path-like, optional
+        Label Studio: file with the label config of the project, as XML or as the JSON of the project, which names all
+        classes.
+    ground_truth : {"auto", "gold", "votes"}, default "auto"
+        Label Studio: what annotations marked as ground truth are; see ``palda.io.read_labelstudio``.
+    predictions : {"ignore", "votes"}, default "ignore"
+        Label Studio: whether predictions are votes of their models.
+    prelabelled : {"keep", "drop", "separate"}, optional
+        Label Studio: what to do with annotations that started from a prediction.
 
     Returns
     -------
@@ -135,7 +153,13 @@ def read(path: Source, votes: Source | None = None, **options: Any) -> Dataset:
     Raises
     ------
     DataError
-        If a file cannot be read. The message names file, row and column and says what to do.
+        If a file cannot be read, or has neither votes nor gold labels. The message names file, row and column and says
+        what to do.
+
+    Warns
+    -----
+    PaldaWarning
+        If fewer than a tenth of the answers of a file are votes, with the reasons.
 
     See Also
     --------
@@ -156,17 +180,42 @@ def read(path: Source, votes: Source | None = None, **options: Any) -> Dataset:
     chosen = ReadOptions(**options)
     if votes is not None:
         documents = read_documents(_documents_table(path, chosen), id=chosen.id, text=chosen.text)
-        found = read_any_votes(votes, replace(chosen, id=None, text=None), documents=documents)
-        gold = documents.gold(found.classes) if isinstance(documents, Documents) else None
-        return Dataset.of(documents, found, gold)
+        found = read_judgements(votes, replace(chosen, id=None, text=None), documents=documents)
+        _require_votes(found.votes, votes)
+        gold = found.gold
+        if isinstance(documents, Documents):
+            gold = documents.gold(found.votes.classes)
+            warn_about_unused_gold(documents, found.votes.classes, path)
+        return Dataset.of(documents, found.votes, np.where(gold == validation.BLANK, found.gold, gold))
     if chosen.format == "auto" and (Path(path) / "manifest.json").is_file():
         return _shard_folder(path, chosen)
     if chosen.format == "auto" and ".arff" in (suffix.lower() for suffix in Path(path).suffixes[-2:]):
         return _arff(path, chosen)
-    kind = _format(path, chosen)
-    dataset = _combined_table(path, chosen) if kind == "table" else _export(kind, path, chosen)
+    kind = format_of(path, chosen)
+    if kind != "table":
+        return _export(kind, path, chosen)
+    dataset = _combined_table(path, chosen)
     _require_votes(dataset.votes, path)
     return dataset
+
+
+def warn_about_unused_gold(documents: Documents, classes: Strings, path: Source) -> None:
+    """Warn about columns of gold labels whose class has no votes: without ``classes``, such a class does not exist."""
+    known = {f"gold_{name}" for name in classes}
+    columns = [name for name in documents.fields if name.startswith("gold_") and name not in known]
+    unused = [name for name in columns if _has_values(documents, name)]
+    if unused:
+        warnings.warn(
+            f"{file_name(path)}: the gold labels in {validation.listed(unused)} were not used: nobody voted on these "
+            "classes; name all classes with classes=[...]",
+            PaldaWarning,
+            stacklevel=3,
+        )
+
+
+def _has_values(documents: Documents, column: str) -> bool:
+    values = {validation.parse_value(cell) for cell in documents.fields[column]}
+    return None not in values and values != {validation.BLANK}
 
 
 def _shard_folder(path: Source, options: ReadOptions) -> Dataset:
@@ -202,15 +251,38 @@ def _documents_table(path: Source, options: ReadOptions) -> Table:
     return table
 
 
-def read_any_votes(path: Source, options: ReadOptions = _DEFAULTS, documents: Any = None) -> Votes:
-    """Votes from a table or from an export of a labelling platform; at least one."""
-    kind = _format(path, options)
+class Judgements(NamedTuple):
+    """Votes and gold labels (documents, classes), -1 if unknown, over the same documents and classes."""
+
+    votes: Votes
+    gold: NDArray[np.int8]
+
+
+def read_judgements(path: Source, options: ReadOptions = _DEFAULTS, documents: Any = None) -> Judgements:
+    """Votes, and the gold labels that an export of a labelling platform marks as such, from a table or an export."""
+    kind = format_of(path, options)
     if kind == "table":
         votes = read_votes(as_table(path, options.encoding), documents, **_vote_options(options))
-    else:
-        votes = _export(kind, path, options).votes
-        if documents is not None:
-            votes = votes.on_documents(documents, validation.SourceLocation(file_name(path), first_row=0))
+        return Judgements(votes, np.full((votes.n_docs, votes.n_classes), validation.BLANK, dtype=np.int8))
+    dataset = _export(kind, path, options)
+    if documents is None:
+        return Judgements(dataset.votes, dataset.gold)
+    votes = dataset.votes.on_documents(documents, validation.SourceLocation(file_name(path), first_row=0))
+    gold = np.full((votes.n_docs, votes.n_classes), validation.BLANK, dtype=np.int8)
+    place = {doc: position for position, doc in enumerate(votes.doc_ids)}
+    known = np.flatnonzero((dataset.gold != validation.BLANK).any(axis=1))
+    for row in known:
+        name = dataset.doc_ids[row]
+        if name not in place:
+            problem = validation.unknown_name(name, list(place), "document")
+            raise DataError(f"gold labels: {problem}", file=file_name(path))
+        gold[place[name]] = dataset.gold[row]
+    return Judgements(votes, gold)
+
+
+def read_any_votes(path: Source, options: ReadOptions = _DEFAULTS, documents: Any = None) -> Votes:
+    """Votes from a table or from an export of a labelling platform; at least one."""
+    votes = read_judgements(path, options, documents).votes
     _require_votes(votes, path)
     return votes
 
@@ -316,13 +388,14 @@ def _row_of(name: str, path: Source, id_column: str, size: int, encoding: str | 
     return None
 
 
-def _format(path: Source, options: ReadOptions) -> str:
+def format_of(path: Source, options: ReadOptions) -> str:
+    """Format of a file that holds votes: the given one, else the one that its content shows."""
     return guess_format(path, options.encoding) if options.format == "auto" else options.format
 
 
 def _require_votes(votes: Votes, path: Source) -> None:
     if not len(votes):
-        raise DataError("has no votes; at least one 1 or 0 is needed", file=file_name(path))
+        raise DataError("has no votes; at least one 1 or 0 is needed, besides gold labels", file=file_name(path))
 
 
 def _vote_options(options: ReadOptions) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -30,9 +29,10 @@ from palda.data import (
     validation,
     values_of,
 )
-from palda.errors import DataError, PaldaWarning
+from palda.errors import DataError
 from palda.io import limits
 from palda.io.annotations import records_from_matrix
+from palda.io.coverage import check_rows, warn_about_blanks
 from palda.io.exports import is_archive, platform_of
 from palda.io.files import Table, file_name
 from palda.io.label_lists import list_matrix
@@ -297,16 +297,20 @@ def read_table_votes(
                 f"is an export of {platform}, not a table of votes; use palda.read(...).votes", file=table.where.file
             ) from None
         raise
+    if options.get("soft", True):  # gold labels may be known for few rows
+        check_rows(table.where.file, rows.n_rows, rows.n_judging)
     if options.get("blank") is None and rows.n_blank:
         warn_about_blanks(rows.n_blank, rows.first_blank)
     return rows.records.votes(duplicates)
 
 
 class VoteTable(NamedTuple):
-    """Records of a table of votes, its layout, and the number and location of blank cells in lists."""
+    """Records of a table of votes, its layout, numbers of rows and of rows with a vote, and blank cells in lists."""
 
     records: VoteRecords
     layout: Layout
+    n_rows: int
+    n_judging: int
     n_blank: int = 0
     first_blank: str = ""
 
@@ -345,33 +349,29 @@ def vote_rows(
             frame, documents=documents, classes=classes, present_at=present_at, where=table.where,
             declared=table.declared, soft=soft, **named,
         )  # fmt: skip
-        return VoteTable(records, chosen)
+        return VoteTable(records, chosen, len(frame), int(np.count_nonzero(records.value != validation.BLANK)))
     if chosen == "wide":
         found = _wide_roles(frame, found, columns)
         matrix, probability, names = _wide_matrix(table, found, classes, present_at, soft=soft)
         records = _annotation_records(table, found, matrix, names, documents, columns, probability)
-        return VoteTable(records, chosen)
+        return VoteTable(records, chosen, len(frame), _n_judging(matrix))
     if present_at is not None:
         raise DataError("present_at needs scores, but the votes are lists of classes", file=table.where.file)
     matrix, names, is_blank = list_matrix(table, found, classes, partial=partial, blank=blank, whole=whole)
     probability = _stated_probabilities(frame, found, matrix, table.where) if soft else None
     unite = found["labels"] is None
     records = _annotation_records(table, found, matrix, names, documents, columns, probability, unite=unite)
+    n_judging = _n_judging(matrix)
     if not is_blank.any():
-        return VoteTable(records, chosen)
+        return VoteTable(records, chosen, len(frame), n_judging)
     column = found["labels"] or found["label"]
     first = f"{table.where.file or 'votes'}, row {table.where.row(int(np.argmax(is_blank)))}, column {column!r}"
-    return VoteTable(records, chosen, int(np.count_nonzero(is_blank)), first)
+    return VoteTable(records, chosen, len(frame), n_judging, int(np.count_nonzero(is_blank)), first)
 
 
-def warn_about_blanks(n_blank: int, first: str) -> None:
-    """Warn that blank cells were read as abstentions."""
-    warnings.warn(
-        f"{first}: {n_blank} blank cells were read as abstentions; if they mean that no class applies,"
-        " pass blank='none' (or write []), else pass blank='abstained'",
-        PaldaWarning,
-        stacklevel=4,
-    )
+def _n_judging(matrix: NDArray[np.int8]) -> int:
+    """Number of rows with at least one vote."""
+    return int(np.count_nonzero((matrix != validation.BLANK).any(axis=1)))
 
 
 def _check_ignored(table: Table, ignore: Collection[str]) -> None:

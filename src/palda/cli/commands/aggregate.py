@@ -11,6 +11,7 @@ from palda.cli import options as opt
 from palda.cli.console import Messages
 from palda.cli.inputs import regular_file
 from palda.cli.output import Target, write_records, write_table
+from palda.errors import PaldaError
 
 
 @opt.writes_files("output", "annotators_output")
@@ -33,8 +34,10 @@ def aggregate(
     quiet: opt.Quiet = False,
 ) -> None:
     """Find consensus labels and annotator quality from votes alone, without texts."""
+    import numpy as np
+
     from palda.estimators import aggregate as aggregate_votes
-    from palda.io import ReadOptions, read_any_votes, read_gold
+    from palda.io import ReadOptions, read_gold, read_judgements
     from palda.report import annotator_table, crowd_summary, label_records
 
     people = None
@@ -43,8 +46,12 @@ def aggregate(
     messages = Messages(quiet=quiet)
     with messages.show_warnings():
         with regular_file(votes) as file:
-            given = read_any_votes(file, ReadOptions(**reading))
-        known = None if gold is None else read_gold(gold, given.doc_ids, given.classes, reading["encoding"])
+            given, known = read_judgements(file, ReadOptions(**reading))
+        if not len(given):
+            raise PaldaError(f"{votes} contains no votes{', only gold labels' if (known >= 0).any() else ''}")
+        if gold is not None:
+            labels = read_gold(gold, given.doc_ids, given.classes, reading["encoding"])
+            known = np.where(labels >= 0, labels, known)
         result = aggregate_votes(given, annotators, profiles or "auto", known, n_jobs=jobs, random_state=seed)
         summary = crowd_summary(given, result.consensus, result.annotator_quality, converged=result.converged)
     for name, value in summary.lines():

@@ -90,7 +90,7 @@ def read_doccano(
     header = field_names([row for _, rows in users for row in rows], file)
     text_name = _field(header, text, _TEXT_FIELDS, "text", file)
     label_name = _field(header, label, _LABEL_FIELDS, "label", file)
-    export = Export()
+    export = Export("annotations", "without labels")
     looks: list[_Look] = []
     for user, rows in users:
         for row in rows:
@@ -99,8 +99,11 @@ def read_doccano(
                 name: cell for name, cell in row.cells.items() if name not in {*_OWN_FIELDS, text_name, label_name}
             }
             export.add_document(row, doc, row.text(text_name), fields)
+            labels = _labels(row, label_name, known)
             if user != "unknown":
-                looks.append(_Look(row, doc, user, _labels(row, label_name, known)))
+                looks.append(_Look(row, doc, user, labels))
+            elif labels:
+                export.add_unused("of unknown users")
     rule = empty or _guess_empty(looks, file)
     for look in looks:
         if look.labels or rule != "missing":

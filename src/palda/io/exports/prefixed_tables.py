@@ -72,7 +72,7 @@ def gather(
     others = [name for name, column in inputs.items() if column != id_column]
     candidates = others if text is None else [*inputs]
     text_name = text_field(candidates, text and text.removeprefix(layout.inputs), file)
-    export = Export()
+    export = Export("assignments", "blank")
     export.add_classes(asked.boxes)
     for row in rows:
         written = row.text(None if text_name is None else inputs[text_name])
@@ -84,6 +84,8 @@ def gather(
         if layout.is_accepted(row):
             time = moment(row.cells.get(layout.time))
             export.add_annotation(row, doc, row.name(layout.worker), asked.answer(row), time=time)
+        else:
+            export.add_unused(row.name(layout.status).lower())
     return export
 
 

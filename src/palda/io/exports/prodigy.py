@@ -75,7 +75,7 @@ def read_prodigy(
         raise DataError("is empty; it needs at least one task", file=name)
     if text != "text" and not any(text in row.cells for row in rows):
         raise DataError(f"no task has a field {text!r}; choose the text with text='...'", file=name)
-    export = Export()
+    export = Export("answers", "ignored or rejected")
     annotators = []
     for row in rows:
         written = row.text(text)

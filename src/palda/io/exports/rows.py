@@ -14,6 +14,7 @@ from palda.data import validation
 from palda.errors import DataError
 from palda.io import limits
 from palda.io.annotations import Annotation, dataset_from_annotations
+from palda.io.coverage import Coverage
 from palda.io.files import file_name
 from palda.io.table_files import read_table
 
@@ -66,13 +67,21 @@ class Row:
 
 
 class Export:
-    """Documents and annotations of an export, collected row by row."""
+    """Documents and annotations of an export, collected row by row.
 
-    def __init__(self) -> None:
+    ``answers`` is the platform's word for annotations, ``abstained`` its word for those without a judgement. ``kinds``
+    and ``families`` of annotators may be set by name.
+    """
+
+    def __init__(self, answers: str, abstained: str) -> None:
+        self._coverage = Coverage(answers)
+        self._abstained = abstained
         self._texts: dict[str, str] = {}
         self._fields: dict[str, dict[str, Any]] = {}
         self._annotations: list[Annotation] = []
         self._classes: set[str] = set()
+        self.kinds: dict[str, str] = {}
+        self.families: dict[str, str] = {}
 
     def add_document(self, row: Row, doc: str, text: str, fields: Mapping[str, Any]) -> None:
         """Add a document; if it occurs again its text must be equal, and its other fields are ignored."""
@@ -88,14 +97,47 @@ class Export:
             self._fields[doc] = dict(fields)
 
     def add_annotation(
-        self, row: Row, doc: str, annotator: str, answer: Answer, *, time: float | None = None, gold: bool = False
+        self,
+        row: Row,
+        doc: str,
+        annotator: str,
+        answer: Answer,
+        *,
+        time: float | None = None,
+        gold: bool = False,
+        probabilities: Mapping[str, float] | None = None,
     ) -> None:
         """Add an answer, or with ``gold`` the gold labels, about a document that was added before."""
         if not annotator and not gold:
             row.fail("the annotator is blank; write a name there or remove the annotation")
+        if answer.present is None and not gold:
+            self._coverage.unused[self._abstained] += 1
+        elif not gold:
+            self._coverage.n_judging += 1
         self._annotations.append(
-            Annotation(doc, annotator, answer.present, row.number, answer.absent, time=time, gold=gold)
+            Annotation(
+                doc,
+                annotator,
+                answer.present,
+                row.number,
+                answer.absent,
+                time=time,
+                gold=gold,
+                probabilities=probabilities,
+            )
         )
+
+    def add_unused(self, reason: str) -> None:
+        """Count an answer that gives no vote, such as a rejected assignment."""
+        self._coverage.unused[reason] += 1
+
+    def add_doubt(self, doubt: str) -> None:
+        """Count an answer that is read as votes although something is odd; it matters if most answers are like it."""
+        self._coverage.doubts[doubt] += 1
+
+    def advise(self, reason: str, advice: str) -> None:
+        """What users can do if answers are not used for a reason."""
+        self._coverage.advice[reason] = advice
 
     def add_classes(self, names: Iterable[str]) -> None:
         """Add classes that were asked about, whether or not anybody chose them."""
@@ -109,14 +151,17 @@ class Export:
         partial: bool,
         duplicates: validation.DuplicateRule,
     ) -> Dataset:
-        """Dataset of everything added; without ``classes``, the classes are those asked about or chosen, sorted."""
+        """Dataset of everything added; without ``classes``, the classes are those asked about or chosen, sorted.
+
+        Raises ``DataError`` if it has neither votes nor gold labels, and warns if few of the answers are votes.
+        """
         validation.require_choice(duplicates, ("error", "last", "first", "drop"), "duplicates")
         if classes is None and self._classes:
             names = set(self._classes)
             for annotation in self._annotations:
-                names.update(annotation.present or (), annotation.absent or ())
+                names.update(annotation.present or (), annotation.absent or (), annotation.probabilities or ())
             classes = sorted(names)
-        return dataset_from_annotations(
+        dataset = dataset_from_annotations(
             self._annotations,
             self._texts,
             file=file_name(path),
@@ -124,7 +169,16 @@ class Export:
             partial=partial,
             duplicates=duplicates,
             fields=self._columns(file_name(path)),
+            kinds=self.kinds,
+            families=self.families,
         )
+        self._coverage.check(
+            file_name(path),
+            n_classes=len(dataset.classes),
+            has_votes=len(dataset.votes) > 0,
+            has_gold=bool((dataset.gold != validation.BLANK).any()),
+        )
+        return dataset
 
     def _columns(self, file: str) -> dict[str, np.ndarray[Any, Any]]:
         names = dict.fromkeys(name for fields in self._fields.values() for name in fields)

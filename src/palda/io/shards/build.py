@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 from sklearn.base import clone
 
-from palda.data import Corpus, Dataset, Documents, TextWords, ValueWords, validation
+from palda.data import Corpus, Dataset, Documents, TextWords, ValueWords, names_array, validation
 from palda.errors import DataError
 from palda.io.files import file_name
 from palda.io.shards.folder import open_shards
@@ -32,7 +32,15 @@ from palda.io.shards.vote_sorting import (
     votes_of_shard,
 )
 from palda.io.shards.writer import DOCS_PER_SHARD, annotator_names, write_names, write_part, write_words
-from palda.io.sources import ReadOptions, read, read_gold, read_gold_votes, stream_documents
+from palda.io.sources import (
+    ReadOptions,
+    format_of,
+    read,
+    read_gold,
+    read_gold_votes,
+    stream_documents,
+    warn_about_unused_gold,
+)
 from palda.io.table_files import read_chunks
 from palda.io.transformer_state import restore_words
 from palda.io.versions import package_version
@@ -209,8 +217,8 @@ def _file_stamps(path: Source) -> list[Any]:
 
 
 def _can_stream(sources: Sources, options: ReadOptions) -> bool:
-    """Whether documents and votes are two files, and the documents are texts."""
-    if sources.votes is None:
+    """Whether documents and votes are two tables, and the documents are texts."""
+    if sources.votes is None or format_of(sources.votes, options) != "table":
         return False
     chunks = stream_documents(sources.documents, id=options.id, text=options.text, encoding=options.encoding)
     return isinstance(next(chunks).documents, Documents)
@@ -254,6 +262,8 @@ def _streamed_plan(sources: Sources, treatment: Treatment, unfinished: Unfinishe
         np.load(unfinished.temporary / _IDS, allow_pickle=False), read_json(unfinished.temporary / _FIRST_IDS)
     )
     facts, grouped = _grouped_votes(sources, treatment, unfinished, index, tell)
+    first, _ = next(_documents(sources, treatment.options))
+    warn_about_unused_gold(first, names_array(facts.classes), sources.documents)
     gold = _GoldLabels.read(sources.gold, facts.classes, index, treatment.options.encoding)
     words = restore_words(read_json(unfinished.output / WORDS))
     if not isinstance(words, TextWords):

@@ -15,12 +15,12 @@ import numpy as np
 
 from palda.data import BLANK, SourceLocation, VoteRecords, names_array, validation
 from palda.errors import DataError
+from palda.io.coverage import check_rows, warn_about_blanks
 from palda.io.files import file_name
 from palda.io.shards.replacement import write_errors
 from palda.io.shards.unfinished import RecordCounts
-from palda.io.sources import guess_format, read_any_votes
 from palda.io.table_files import read_chunks
-from palda.io.tables import VoteTable, vote_rows, warn_about_blanks
+from palda.io.tables import vote_rows
 
 if TYPE_CHECKING:
     import os
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from palda.data import Strings, Votes
     from palda.io.sources import ReadOptions
+    from palda.io.tables import VoteTable
 
     Source = str | os.PathLike[str]
     Watch = Callable[[float, int], None]
@@ -150,7 +151,7 @@ def scan_votes(path: Source, options: ReadOptions, watch: Watch) -> VoteFacts:
     """First pass over a file of votes: names and layout."""
     annotators: set[str] = set()
     classes: set[str] = set()
-    n_rows = n_blank = n_votes = 0
+    n_rows = n_blank = n_votes = n_lines = n_judging = 0
     first_blank, layout = "", options.layout
     timed = unite = soft = False
     kinds: dict[str, str] = {}
@@ -169,6 +170,8 @@ def scan_votes(path: Source, options: ReadOptions, watch: Watch) -> VoteFacts:
         first_blank = first_blank or rows.first_blank
         n_blank += rows.n_blank
         n_rows += len(found.value)
+        n_lines += rows.n_rows
+        n_judging += rows.n_judging
         watch(share, n_rows)
     if layout == "lists" and not classes:
         raise DataError("no list names a class; pass them with classes=[...]", file=file_name(path))
@@ -176,6 +179,7 @@ def scan_votes(path: Source, options: ReadOptions, watch: Watch) -> VoteFacts:
         warn_about_blanks(n_blank, first_blank)
     if not n_votes:
         raise DataError("has no votes; at least one 1 or 0 is needed", file=file_name(path))
+    check_rows(file_name(path), n_lines, n_judging)
     axis = sorted(classes) if options.classes is None else names_array(options.classes).tolist()
     return VoteFacts(axis, sorted(annotators), layout, timed, unite, soft, kinds, families)
 
@@ -300,11 +304,7 @@ def votes_of_shard(
 
 
 def _chunks(path: Source, options: ReadOptions) -> Iterator[tuple[VoteTable, float]]:
-    """Records of a table, some rows at a time; an export of a labelling platform is one chunk."""
-    kind = guess_format(path, options.encoding) if options.format == "auto" else options.format
-    if kind != "table":
-        yield VoteTable(_as_records(read_any_votes(path, options), file_name(path)), "auto"), 1.0
-        return
+    """Records of a table, some rows at a time."""
     layout: Any = options.layout
     for table, share in read_chunks(path, _ROWS_PER_CHUNK, options.encoding):
         rows = vote_rows(
@@ -313,26 +313,3 @@ def _chunks(path: Source, options: ReadOptions) -> Iterator[tuple[VoteTable, flo
         )  # fmt: skip
         layout = rows.layout
         yield rows, share
-
-
-def _as_records(votes: Votes, file: str) -> VoteRecords:
-    silent = np.full(len(votes.abstained), BLANK)
-    no_number = np.full(len(votes.abstained), np.nan)
-
-    def extended(column: NDArray[Any]) -> NDArray[Any] | None:
-        return np.concatenate((column, no_number.astype(column.dtype))) if len(column) else None
-
-    return VoteRecords(
-        np.concatenate((votes.doc, votes.abstained[:, 0])),
-        np.concatenate((votes.annotator, votes.abstained[:, 1])),
-        np.concatenate((votes.label, silent)),
-        np.concatenate((votes.value, silent)),
-        votes.doc_ids,
-        votes.annotators,
-        votes.classes,
-        SourceLocation(file, first_row=0),
-        time=extended(votes.time),
-        probability=extended(votes.probability),
-        annotator_kinds=votes.annotator_kinds,
-        annotator_families=votes.annotator_families,
-    )
