@@ -82,6 +82,10 @@ class LevelBelief:
         """The fields alone; cached properties can be computed again."""
         return {spec.name: getattr(self, spec.name) for spec in fields(self)}
 
+    def take(self, sources: NDArray[np.int64]) -> LevelBelief:
+        """Beliefs about other sources, or in another order; each has that of the source at a position."""
+        return replace(self, row=self.row[sources])
+
     def with_new_sources(self, n_new: int) -> LevelBelief:
         """The same beliefs plus ``n_new`` typical sources."""
         return replace(self, row=np.append(self.row, np.full(n_new, len(self.posterior) - 1, dtype=np.int64)))

@@ -270,7 +270,7 @@ def _fit(pairs: VotePairs, included: NDArray[np.bool_], spread: float, start: Ar
             break
     partners = np.full(len(pairs), np.inf)
     ends = ((first, second, of_second), (second, first, of_first))
-    n_partners = _sums(pairs, included, included, n_annotators)
+    n_partners = _sums(pairs, included.astype(np.float64), included.astype(np.float64), n_annotators)
     alone, errors = [], []
     for own, other, weighted in ends:  # the loading of each end, without this pair
         information = weighted * loadings[other]
@@ -346,7 +346,8 @@ def _clusters(pairs: CopyPairs, min_share: float) -> list[tuple[int, ...]]:
     inside = np.isin(pairs.first, accused) & np.isin(pairs.second, accused)
     rows, columns = (np.searchsorted(accused, ends[inside]) for ends in (pairs.first, pairs.second))
     share[rows, columns] = share[columns, rows] = pairs.copy_share[inside]
-    sizes, members = np.ones(len(accused)), [(int(annotator),) for annotator in accused]
+    sizes = np.ones(len(accused))
+    members: list[tuple[int, ...]] = [(int(annotator),) for annotator in accused]
     while len(members) > 1:
         low, high = sorted(np.unravel_index(int(np.argmax(share)), share.shape))
         if share[low, high] <= min_share:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from palda.data import names_array
-from palda.models.crowd.annotator_model import AnnotatorBelief
 from palda.models.crowd.drift import find_changes
 from palda.models.crowd.em import cut_votes, fit_crowd
 from palda.models.crowd.model_selection import (
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Array, Strings, Votes
+    from palda.models.crowd.annotator_model import AnnotatorBelief
     from palda.models.crowd.drift import Changes
     from palda.models.crowd.em import CrowdSettings, CrowdState
 
@@ -40,7 +40,7 @@ class Periods:
 
     def belief(self, belief: AnnotatorBelief) -> AnnotatorBelief:
         """Beliefs about periods from beliefs about annotators, to start EM from."""
-        return AnnotatorBelief(belief.posterior[self.annotator_of], belief.pool, belief.own[self.annotator_of])
+        return belief.take(self.annotator_of)
 
 
 def split_periods(votes: Votes, changes: Changes) -> Periods:

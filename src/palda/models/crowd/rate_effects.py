@@ -122,6 +122,10 @@ class RateEffects:
         strength = 1.0 / (rates * (1.0 - rates) * self.annotator_spreads() ** 2) - 1.0
         return rate_betas(logits, np.clip(strength, 1.0, _STRENGTH))
 
+    def take(self, rows: NDArray[np.int64]) -> RateEffects:
+        """Effects with other annotators, or in another order."""
+        return replace(self, annotators=self.annotators[rows], family_of=self.family_of[rows])
+
     def with_new_annotators(self, n_new: int) -> RateEffects:
         """The same effects plus ``n_new`` annotators without an effect of their own."""
         return replace(
