@@ -26,7 +26,7 @@ def warn_of_inverted_classes(
     With rates per class, a class has a mirror image in which all its labels and rates are inverted, and votes alone
     cannot tell which is true.
     """
-    if belief.posterior.ndim < 4:  # the same rates in all classes
+    if belief.posterior.ndim < 4 or belief.has_history.any():  # the same rates in all classes, or known ones
         return
     totals = vote_counts.sum(axis=0)  # (classes, states, 2)
     n_votes = totals.sum(axis=-1)

@@ -6,7 +6,7 @@ changed is a source of its own, where that predicts hidden votes better. Everybo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,7 +42,6 @@ _CHANGE_COLUMNS = (
     "time", "p_value", "n_before", "n_after", "quality_before", "quality_before_low", "quality_before_high",
     "quality_after", "quality_after_low", "quality_after_high", "informedness_before", "informedness_after",
 )  # fmt: skip
-_NO_CHANGE = Changes(*(np.empty(0) for _ in fields(Changes)))  # type: ignore[arg-type] # of other types, but empty
 
 SOURCE_ARRAYS = {
     "group_of": ArraySpec(("annotators",), "integer", low=0, below="annotators", group="sources"),
@@ -143,7 +142,8 @@ class Sources:
 
 def no_sources(n_annotators: int) -> Sources:
     """Every annotator is one source."""
-    return Sources(np.arange(n_annotators), np.empty((0, len(_GROUP_COLUMNS))), _NO_CHANGE, uses_changes=False)
+    no_change = Changes.from_rows([])
+    return Sources(np.arange(n_annotators), np.empty((0, len(_GROUP_COLUMNS))), no_change, uses_changes=False)
 
 
 def find_sources(
