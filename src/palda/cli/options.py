@@ -56,6 +56,8 @@ Gold = Annotated[
     option("Known labels: a table like the votes, without annotators.", "--gold", show_default="none"),
 ]
 Annotators = Annotated[AnnotatorModel, option("Annotator model.", panel=MODEL)]
+NoCopies = Annotated[bool, flag("Do not search annotators who repeat each other's votes.", "--no-copies", panel=MODEL)]
+NoDrift = Annotated[bool, flag("Do not search changes of annotators' rates over time.", "--no-drift", panel=MODEL)]
 Force = Annotated[bool, flag("Overwrite existing files.", "--force")]
 SpreadsheetSafe = Annotated[
     bool,
