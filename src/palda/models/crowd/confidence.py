@@ -31,8 +31,8 @@ N_LEVELS = 6
 """Levels of strength per source and value; 4 and 10 gave the same consensus on simulated crowds within .001."""
 
 _MIN_PROB = 1e-6  # probabilities closer to 0 and 1 are equally strong
-_STEP = 0.1  # nats of a bin of the histograms that strengths are ranked with
-_N_BINS = 320  # around 0
+_FINEST, _BINS_PER_UNIT = 0.05, 25  # bins of strength: 0.002 nats wide near 0, 4% of the strength elsewhere
+_N_BINS = 330  # around 0
 _ROWS_AT_ONCE = 1000  # sources whose levels are cut at a time
 _SHARED_VOTES = 10.0  # weight in votes of all sources together in the cuts of one source
 _CENTRE_VOTES = 20.0  # weight of all classes together in the mean strength of one class
@@ -180,7 +180,8 @@ def _states_any(votes: Votes) -> NDArray[np.bool_]:
 def _bins(votes: Votes, mine: NDArray[np.int64], centre: Array) -> NDArray[np.int64]:
     """(votes of ``mine``,): bin of the strength of each vote; the last one is "not stated"."""
     strengths = _strengths(votes, centre)[mine]
-    bins = np.clip(np.floor(strengths / _STEP) + _N_BINS // 2, 0, _N_BINS - 1)
+    bins = np.floor(_BINS_PER_UNIT * np.arcsinh(strengths / _FINEST)) + _N_BINS // 2
+    bins = np.clip(bins, 0, _N_BINS - 1)
     return np.where(np.isnan(bins), _N_BINS, bins).astype(np.int64)
 
 
