@@ -145,7 +145,7 @@ def target_options(
         raise typer.BadParameter("--spreadsheet-safe is for CSV; add --csv or -o FILE.csv")
     if output is not None:
         return Target.file(output, force=force, spreadsheet_safe=spreadsheet_safe)
-    return Target(None, "json" if as_json else "csv" if as_csv else "text", spreadsheet_safe=spreadsheet_safe)
+    return Target(None, "json" if as_json else "csv" if as_csv else "text", force, spreadsheet_safe)
 
 
 @dataclass(frozen=True)
