@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from palda.data import TextWords, ValueWords
 
 _FILES, MODEL, _WORDS, RUN = "Files", "Model", "Words", "Running"
-_ROLES = ("annotator", "label", "labels", "value", "time")
+_ROLES = ("annotator", "label", "labels", "value", "probability", "confidence", "time", "kind", "family")
 
 
 FileFormat: TypeAlias = Literal["auto", "table", "labelstudio", "doccano", "prodigy", "mturk", "toloka"]
