@@ -204,7 +204,9 @@ class _Reading:
         chosen = [name for result in answers for name in chosen_classes(result, "value")]
         annotator = "" if is_gold else self._person(annotation, prelabel)
         answer = ABSTAINED if is_skipped else Answer(chosen)
-        export.add_annotation(annotation, doc, annotator, answer, time=time_of(annotation.cells), gold=is_gold)
+        is_imported = is_true(annotation.cells.get("ground_truth")) and not is_gold
+        time = None if is_imported else time_of(annotation.cells)  # imported ones have the time of the import
+        export.add_annotation(annotation, doc, annotator, answer, time=time, gold=is_gold)
 
     def _person(self, annotation: Row, prelabel: Prelabel | None) -> str:
         name = _named_annotator(annotation)
