@@ -10,10 +10,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from palda.data import Corpus, names_array
 from palda.engine import Threads, add_prefix, resolve_n_jobs, strip_prefix
-from palda.estimators.base import TopicEstimator
 from palda.estimators.inputs import as_votes, gold_table, known_votes, new_votes
 from palda.estimators.inverted_classes import warn_of_inverted_classes
 from palda.estimators.parameters import ANNOTATOR_MODELS
+from palda.estimators.vote_shares import VoteShareEstimator
 from palda.io import ShardFolder
 from palda.models.crowd import (
     CrowdSettings,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from palda.models.crowd import AnnotatorBelief, AnnotatorHistory, AnnotatorModel
 
 
-class CrowdPALDA(TopicEstimator):
+class CrowdPALDA(VoteShareEstimator):
     """Multi-label classifier, topic model and annotator model for documents labelled by a crowd (ML-PA-LDA-C).
 
     The model of :class:`~palda.PALDA` with unknown labels. An annotator reports each class of a document correctly with
@@ -117,6 +117,8 @@ class CrowdPALDA(TopicEstimator):
         Ids of the training documents.
     consensus_ : ndarray of shape (n_documents, n_classes)
         Probability of each label of the training documents, given words, votes and gold labels.
+    vote_share_ : ndarray of shape (n_documents, n_classes)
+        Share of people who would say that a class is present, for the training documents.
     vote_log_likelihoods_ : ndarray of shape (n_rounds,)
         Log-likelihood of held-out votes after each round of training; empty for base rates.
 
@@ -137,7 +139,7 @@ class CrowdPALDA(TopicEstimator):
     ['reliable', 'reliable', 'noisy', 'adversarial']
     """
 
-    _published: ClassVar[dict[str, Any]] = TopicEstimator._published | {"annotators": "one_coin", "copies": False}  # noqa: SLF001
+    _published: ClassVar[dict[str, Any]] = VoteShareEstimator._published | {"annotators": "one_coin", "copies": False}  # noqa: SLF001
 
     def __init__(
         self,
@@ -245,6 +247,7 @@ class CrowdPALDA(TopicEstimator):
         if self._sources:
             belief = start_belief(model, given, _history(annotator_prior, given))
             self._individuals = belief_from_labels(model, given, self.consensus_, belief)
+        self._learn_vote_shares(counts, given)
         warn_of_inverted_classes(*self._reported, self.classes_, known)
         return self
 
@@ -315,6 +318,7 @@ class CrowdPALDA(TopicEstimator):
         self.consensus_ = np.concatenate((consensus, result.label_probs))
         self.doc_ids_ = names_array([*self.doc_ids_, *given.doc_ids[new]])
         self.annotators_ = given.annotators
+        self._update_vote_shares(counts, given, new, seen, positions)
         return self
 
     def _annotator_model(self) -> AnnotatorModel:
@@ -451,7 +455,7 @@ class CrowdPALDA(TopicEstimator):
             "vote_counts": self._vote_counts,
             "vote_log_likelihoods": self.vote_log_likelihoods_,
         }
-        arrays |= add_prefix("sources", self._sources.arrays())
+        arrays |= self._vote_share_arrays(arrays) | add_prefix("sources", self._sources.arrays())
         if self._individuals is not None:
             belief, counts = self._individuals
             arrays |= add_prefix("individuals", {**belief_to_arrays(belief), "counts": counts})
@@ -461,6 +465,7 @@ class CrowdPALDA(TopicEstimator):
         self.consensus_ = arrays["consensus"]
         self._vote_counts = arrays["vote_counts"]
         self.vote_log_likelihoods_ = arrays["vote_log_likelihoods"]
+        self._take_vote_shares(arrays)
         self.annotators_ = names_array(state["annotators"])
         self.doc_ids_ = names_array(state["doc_ids"])
         self._sources = Sources.from_arrays(strip_prefix("sources", arrays), len(self.annotators_))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from palda.data import ArraySpec, Schema, prefixed
 from palda.estimators.parameters import ANNOTATOR_MODELS, parameters_from_file
 from palda.io import WORDS_ARRAYS, check_words_state, has_array, json_rules
-from palda.models.classifier import CLASSIFIER_ARRAYS, COMBINATION_ARRAYS, EXTERNAL_ARRAYS
+from palda.models.classifier import CLASSIFIER_ARRAYS, COMBINATION_ARRAYS, EXTERNAL_ARRAYS, VOTE_SHARE_ARRAYS
 from palda.models.crowd import SOURCE_ARRAYS, HierarchicalModel
 from palda.models.topics import EVIDENCE_ARRAYS, PARAMS_ARRAYS, belief_arrays
 from palda.training import PAST_ARRAYS
@@ -117,5 +117,6 @@ def _crowd_arrays(settings: Mapping[str, Any]) -> Schema:
         **prefixed("individuals", {**belief, "counts": counts}, "individuals", own=["families"]),
         "consensus": ArraySpec(("documents", "classes"), low=-_ROUNDING, high=1.0 + _ROUNDING),
         "vote_log_likelihoods": ArraySpec(("turns",), infinite=True),
+        **prefixed("vote_share", VOTE_SHARE_ARRAYS, group="vote share"),
         **_VOTES,
     }
