@@ -9,7 +9,7 @@ many copies cannot pass for the truth. The consensus is not used: copies may dom
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -30,20 +30,27 @@ if TYPE_CHECKING:
 MIN_COMMON_DOCS = 20
 """Documents that both annotators of a pair must have judged to be reported."""
 
-MIN_COPY_SHARE = 0.25
-"""Share of repeated votes from which a pair is reported."""
+MIN_COPY_SHARE = 0.4
+"""Mean share of repeated votes from which a group is reported. The best annotators of a crowd whose documents differ much in
+difficulty reach .35: they err on the same documents."""
+
+MIN_MODEL_SHARE = 0.2
+"""The same for a group of models: nobody is accused, and siblings of one model are to be expected."""
 
 _LEVEL = 0.01  # probability that any pair of a crowd without copies is reported, under the model
 _MIN_FIT_DOCS = 5  # common documents of a pair that helps to estimate loadings
 _MIN_CROWD = 5  # annotators of a crowd that may have copies
 _MIN_PARTNERS = 3  # other annotators, outside of the group, whom each of a pair must be compared with
+_WEAK = 0.75  # of the threshold of z; enough for a pair with an annotator who is reported already
 _MIN_Z = 4.0  # with few pairs and documents the tails of z are heavier than normal
 _TRIMMED = 0.25  # share of pairs that the first fit leaves out: those of one half of the annotators with each other
 _FIRST_SPREAD = 0.05  # standard deviation beyond sampling that is assumed until it is estimated
 _MIN_SPREAD = 0.02  # its estimate is at least this
 _MAX_Z = 10.0  # a single pair counts at most this in the comparison of explanations
 _COST = 5.0  # nats per annotator that an explanation reports: about 1 in 150 copies others
-_TIE = 3.0  # nats; explanations that differ by less are equally good
+_PERSON_COST = 20.0  # of those who are not models, if there are models
+_TIE = 6.0  # nats; explanations that differ by less are equally good,
+_FEW = 2  # and a group that has so many members fewer has no advantage
 _SIDE = 0.25  # component of the leading eigenvector, relative to the largest, from which an annotator is on a side
 _MEDIAN_OF_NORMAL = 0.6745  # median of |z|
 _LOADING, _LOADING_SD = 0.5, 0.5  # prior of a loading
@@ -66,7 +73,7 @@ class CopyGroup:
     n_common: int
     """Common judgements, (document, class), of two members, summed over the pairs."""
     z: float
-    """Excess of the correlation of two members in standard errors: the lowest of the pairs that are reported."""
+    """Excess of the correlation of two members in standard errors: the lowest of the pairs that stand out."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +92,8 @@ class CopyPairs:
     """ρ: share of repeated votes that explains the correlation; 0 if they are independent."""
     z: Array
     """Excess of the correlation in standard errors."""
-    reported: NDArray[np.bool_]
-    """Whether both the excess and the share are beyond their thresholds."""
+    stands_out: NDArray[np.bool_]
+    """Whether z is beyond its threshold and the share above ``MIN_MODEL_SHARE``."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +126,7 @@ class _Fit(NamedTuple):
     expected: Array  # (pairs,): correlation expected
     variance: Array  # (pairs,): of the correlation about that, by sampling of votes and by that of the loadings
     partners: Array  # (pairs,): number of other annotators behind the loadings, the lower one of both
+    included: NDArray[np.bool_]  # (pairs,): which the loadings were fitted to
 
 
 class _Explanation(NamedTuple):
@@ -153,7 +161,6 @@ def find_copies(
     known: NDArray[np.int8] | None = None,
     kinds: Strings | None = None,
     *,
-    min_copy_share: float = MIN_COPY_SHARE,
     seed: int = 0,
 ) -> CopyGroups:
     """Groups of annotators who agree beyond what the labels explain (maths, eqs. 80-83).
@@ -173,44 +180,49 @@ def find_copies(
         found = found + gold_pairs(votes, known, _MIN_FIT_DOCS)
     n_tested = int(np.sum(found.n_docs >= MIN_COMMON_DOCS))
     min_z = max(float(-ndtri(_LEVEL / max(n_tested, 1))), _MIN_Z)
-    best, rivals = _search(found, votes.n_annotators, kinds, min_z, min_copy_share)
+    is_model = np.zeros(votes.n_annotators, dtype=bool) if kinds is None or not len(kinds) else kinds == "model"
+    best, rivals = _search(found, is_model, min_z)
+
+    def is_strong(group: CopyGroup) -> bool:
+        return group.copy_share >= (MIN_MODEL_SHARE if is_model[list(group.members)].all() else MIN_COPY_SHARE)
+
+    groups = tuple(filter(is_strong, best.groups))
     group_of = np.arange(votes.n_annotators)
-    for group in best.groups:
+    for group in groups:
         group_of[list(group.members)] = group.members[0]
-    return CopyGroups(best.groups, rivals, group_of, best.pairs, best.spread, min_z)
+    return CopyGroups(groups, tuple(filter(is_strong, rivals)), group_of, best.pairs, best.spread, min_z)
 
 
 def _search(
-    pairs: VotePairs, n_annotators: int, kinds: Strings | None, min_z: float, min_share: float
+    pairs: VotePairs, is_model: NDArray[np.bool_], min_z: float
 ) -> tuple[_Explanation, tuple[CopyGroup, ...]]:
     """The explanation with the lowest cost, and the groups that compete if it is not unique."""
-    start = np.full(n_annotators + 1, _LOADING)  # the last one is that of known labels
-    costs = np.full(n_annotators, _COST)
-    if kinds is not None:
-        costs[kinds == "model"] = 0.0
+    start = np.full(len(is_model) + 1, _LOADING)  # the last one is that of known labels
+    costs = np.where(is_model, 0.0, _PERSON_COST if is_model.any() else _COST)
     plain = _fit(pairs, np.ones(len(pairs), dtype=bool), _FIRST_SPREAD, start)
     starts = [plain, _trimmed(pairs, plain)]
     starts += [_fit(pairs, ~inside, _FIRST_SPREAD, start) for inside in _camps(pairs, plain)]
-    explanations = [_explanation(pairs, fit, min_z, min_share) for fit in starts]
+    explanations = [_explanation(pairs, fit, min_z) for fit in starts]
     spread = min(explanation.spread for explanation in explanations)
     ranked = sorted(explanations, key=lambda explanation: explanation.cost(spread, costs))
     best = ranked[0]
     for other in ranked[1:]:
-        tie = other.cost(spread, costs) < best.cost(spread, costs) + _TIE
+        margin = _TIE + _COST * min(abs(len(other.members) - len(best.members)), _FEW)
+        tie = other.cost(spread, costs) < best.cost(spread, costs) + margin
         if tie and other.members and best.members and not other.members & best.members:
-            nobody = best._replace(groups=(), pairs=replace(best.pairs, reported=np.zeros(len(pairs), dtype=bool)))
-            return nobody, best.groups + other.groups
+            return best._replace(groups=()), best.groups + other.groups
     return best, ()
 
 
-def _explanation(found: VotePairs, fit: _Fit, min_z: float, min_share: float) -> _Explanation:
-    fit, spread, reported = _without_reported(found, fit, min_z, min_share)
-    pairs = _described(found, fit, spread, reported)
-    groups = tuple(_group(members, pairs) for members in _clusters(pairs, min_share))
+def _explanation(found: VotePairs, fit: _Fit, min_z: float) -> _Explanation:
+    fit, spread, z, reported = _without_reported(found, fit, min_z)
+    pairs = _described(found, fit, z, reported)
+    linked = (z > _WEAK * min_z) & (pairs.copy_share > MIN_MODEL_SHARE) & (found.n_docs >= MIN_COMMON_DOCS)
+    groups = tuple(_group(members, pairs) for members in _clusters(pairs, linked))
     return _Explanation(pairs, groups, fit.variance, spread)
 
 
-def _described(found: VotePairs, fit: _Fit, spread: float, reported: NDArray[np.bool_]) -> CopyPairs:
+def _described(found: VotePairs, fit: _Fit, z: Array, reported: NDArray[np.bool_]) -> CopyPairs:
     excess = found.correlation - fit.expected
     return CopyPairs(
         found.first,
@@ -222,7 +234,7 @@ def _described(found: VotePairs, fit: _Fit, spread: float, reported: NDArray[np.
         found.correlation,
         fit.expected,
         _copy_share(found, fit),
-        excess / np.sqrt(fit.variance + spread**2),
+        z,
         reported,
     )
 
@@ -259,28 +271,25 @@ def _fit(pairs: VotePairs, included: NDArray[np.bool_], spread: float, start: Ar
     prior = 1.0 / _LOADING_SD**2
     n_annotators, loadings = len(start), start
     for _ in range(_FIT_ROUNDS):
-        expected = loadings[first] * loadings[second]
-        weights = included / (pairs.variance(expected) + spread**2)
+        weights = included / (pairs.variance(loadings[first] * loadings[second]) + spread**2)
         of_second, of_first = weights * loadings[second], weights * loadings[first]
         slopes = prior * _LOADING + _sums(pairs, of_second * correlation, of_first * correlation, n_annotators)
-        curvatures = prior + _sums(pairs, of_second * loadings[second], of_first * loadings[first], n_annotators)
-        change = np.clip(slopes / curvatures, -1.0, 1.0) - loadings
+        precisions = prior + _sums(pairs, of_second * loadings[second], of_first * loadings[first], n_annotators)
+        change = np.clip(slopes / precisions, -1.0, 1.0) - loadings
         loadings = loadings + change / 2.0
         if np.abs(change).max() < _FIT_TOL:
             break
-    partners = np.full(len(pairs), np.inf)
-    ends = ((first, second, of_second), (second, first, of_first))
     n_partners = _sums(pairs, included.astype(np.float64), included.astype(np.float64), n_annotators)
+    partners = np.full(len(pairs), np.inf)
     alone, errors = [], []
-    for own, other, weighted in ends:  # the loading of each end, without this pair
-        information = weighted * loadings[other]
-        curvature = curvatures[own] - information
-        alone.append(np.clip((slopes[own] - weighted * correlation) / curvature, -1.0, 1.0))
-        errors.append(1.0 / curvature)
+    for own, other, weighted in ((first, second, of_second), (second, first, of_first)):  # each end, without this pair
+        precision = precisions[own] - weighted * loadings[other]
+        alone.append(np.clip((slopes[own] - weighted * correlation) / precision, -1.0, 1.0))
+        errors.append(1.0 / precision)
         partners = np.minimum(partners, n_partners[own] - included)
     expected = np.minimum(alone[0] * alone[1], 1.0 - _MIN_SPREAD)
     variance = pairs.variance(expected) + alone[1] ** 2 * errors[0] + alone[0] ** 2 * errors[1]
-    return _Fit(loadings, expected, variance, partners)
+    return _Fit(loadings, expected, variance, partners, included)
 
 
 def _sums(pairs: VotePairs, of_first: Array, of_second: Array, n_annotators: int) -> Array:
@@ -305,26 +314,40 @@ def _trimmed(pairs: VotePairs, fit: _Fit) -> _Fit:
 
 
 def _without_reported(
-    pairs: VotePairs, fit: _Fit, min_z: float, min_share: float
-) -> tuple[_Fit, float, NDArray[np.bool_]]:
-    """Fit without the pairs that are reported, the spread of the others, and which are reported."""
-    spread = _spread(pairs, fit, np.ones(len(pairs), dtype=bool))
+    pairs: VotePairs, fit: _Fit, min_z: float
+) -> tuple[_Fit, float, Array, NDArray[np.bool_]]:
+    """Fit without the pairs that stand out, the spread of the others, z of all pairs, and which are reported."""
     enough = (pairs.n_docs >= MIN_COMMON_DOCS) & (pairs.second < len(fit.loadings) - 1)  # not with known labels
+    spread, z = _excess(pairs, fit)
     for _ in range(_REPORT_ROUNDS):
-        z = (pairs.correlation - fit.expected) / np.sqrt(fit.variance + spread**2)
-        outlying = enough & (z > min_z) & (_copy_share(pairs, fit) > min_share / 2.0)
-        fit = _fit(pairs, ~outlying, spread, fit.loadings)
-        before, spread = spread, _spread(pairs, fit, ~outlying)
-        if abs(spread - before) < _FIT_TOL:
+        outlying = enough & (z > min_z) & (_copy_share(pairs, fit) > MIN_MODEL_SHARE / 2.0)
+        if np.array_equal(outlying, ~fit.included):
             break
-    z = (pairs.correlation - fit.expected) / np.sqrt(fit.variance + spread**2)
-    reported = enough & (z > min_z) & (_copy_share(pairs, fit) > min_share) & (fit.partners >= _MIN_PARTNERS)
-    return fit, spread, reported
+        fit = _fit(pairs, ~outlying, spread, fit.loadings)
+        spread, z = _excess(pairs, fit)
+    reported = enough & (z > min_z) & (_copy_share(pairs, fit) > MIN_MODEL_SHARE) & (fit.partners >= _MIN_PARTNERS)
+    return fit, spread, z, reported
 
 
-def _spread(pairs: VotePairs, fit: _Fit, which: NDArray[np.bool_]) -> float:
-    """Standard deviation of correlations beyond sampling that gives the excess z the median of a normal variable."""
-    excess, variance = np.abs(pairs.correlation - fit.expected)[which], fit.variance[which]
+def _excess(pairs: VotePairs, fit: _Fit) -> tuple[float, Array]:
+    """Spread of the correlations beyond sampling, and z of each pair (maths, eq. 82).
+
+    The scale of z is the largest of the crowd's spread and of the spreads of both annotators about their other pairs:
+    whose correlations the loadings explain badly cannot be accused because of one of them.
+    """
+    excess = pairs.correlation - fit.expected
+    spread = _spread(pairs, fit)
+    misfit = np.where(fit.included, excess**2 - fit.variance, 0.0)
+    n_annotators = len(fit.loadings)
+    n_pairs = _sums(pairs, fit.included, fit.included, n_annotators)
+    own = (_sums(pairs, misfit, misfit, n_annotators) + spread**2) / (n_pairs + 1.0)
+    variance = np.maximum(np.maximum(own[pairs.first], own[pairs.second]), spread**2)
+    return spread, excess / np.sqrt(fit.variance + variance)
+
+
+def _spread(pairs: VotePairs, fit: _Fit) -> float:
+    """Standard deviation of correlations beyond sampling that gives the excess the median of a normal variable."""
+    excess, variance = np.abs(pairs.correlation - fit.expected)[fit.included], fit.variance[fit.included]
     low, high = _MIN_SPREAD, 1.0
     if not len(excess) or np.median(excess / np.sqrt(variance + low**2)) <= _MEDIAN_OF_NORMAL:
         return low
@@ -335,13 +358,16 @@ def _spread(pairs: VotePairs, fit: _Fit, which: NDArray[np.bool_]) -> float:
     return high
 
 
-def _clusters(pairs: CopyPairs, min_share: float) -> list[tuple[int, ...]]:
-    """Groups by average linkage: two are joined while the mean share between them is above the threshold.
+def _clusters(pairs: CopyPairs, linked: NDArray[np.bool_]) -> list[tuple[int, ...]]:
+    """Groups by average linkage: two are joined while the mean share between them is above its threshold.
 
     The share of two annotators without common documents is 0, so that a chain does not join everybody. The strongest
-    link comes first.
+    link comes first. Annotators of pairs that stand out take part, and those who are linked to one of them; a group
+    without a pair that stands out is none.
     """
-    accused = np.unique(np.concatenate((pairs.first[pairs.reported], pairs.second[pairs.reported])))
+    accused = np.union1d(pairs.first[pairs.stands_out], pairs.second[pairs.stands_out])
+    beside = linked & (np.isin(pairs.first, accused) | np.isin(pairs.second, accused))
+    accused = np.union1d(pairs.first[beside], pairs.second[beside])
     share = np.zeros((len(accused), len(accused)))
     inside = np.isin(pairs.first, accused) & np.isin(pairs.second, accused)
     rows, columns = (np.searchsorted(accused, ends[inside]) for ends in (pairs.first, pairs.second))
@@ -350,7 +376,7 @@ def _clusters(pairs: CopyPairs, min_share: float) -> list[tuple[int, ...]]:
     members: list[tuple[int, ...]] = [(int(annotator),) for annotator in accused]
     while len(members) > 1:
         low, high = sorted(np.unravel_index(int(np.argmax(share)), share.shape))
-        if share[low, high] <= min_share:
+        if share[low, high] <= MIN_MODEL_SHARE:
             break
         share[low] = (sizes[low] * share[low] + sizes[high] * share[high]) / (sizes[low] + sizes[high])
         share[:, low] = share[low]
@@ -359,7 +385,7 @@ def _clusters(pairs: CopyPairs, min_share: float) -> list[tuple[int, ...]]:
         sizes[low] += sizes[high]
         sizes = np.delete(sizes, high)
         members[low] = tuple(sorted(members[low] + members.pop(high)))
-    return sorted(some for some in members if len(some) > 1)
+    return sorted(some for some in members if (pairs.stands_out & _within(some, pairs)).any())
 
 
 def _within(members: tuple[int, ...], pairs: CopyPairs) -> NDArray[np.bool_]:
@@ -375,5 +401,5 @@ def _group(members: tuple[int, ...], pairs: CopyPairs) -> CopyGroup:
         float(np.average(values[inside], weights=weights))
         for values in (pairs.copy_share, pairs.agreement, pairs.expected_agreement)
     )
-    z = float(pairs.z[inside & pairs.reported].min())
+    z = float(pairs.z[inside & pairs.stands_out].min())
     return CopyGroup(members, share, agreement, expected, int(weights.sum()), z)
