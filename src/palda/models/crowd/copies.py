@@ -193,9 +193,7 @@ def find_copies(
     return CopyGroups(groups, tuple(filter(is_strong, rivals)), group_of, best.pairs, best.spread, min_z)
 
 
-def _search(
-    pairs: VotePairs, is_model: NDArray[np.bool_], min_z: float
-) -> tuple[_Explanation, tuple[CopyGroup, ...]]:
+def _search(pairs: VotePairs, is_model: NDArray[np.bool_], min_z: float) -> tuple[_Explanation, tuple[CopyGroup, ...]]:
     """The explanation with the lowest cost, and the groups that compete if it is not unique."""
     start = np.full(len(is_model) + 1, _LOADING)  # the last one is that of known labels
     costs = np.where(is_model, 0.0, _PERSON_COST if is_model.any() else _COST)
@@ -313,9 +311,7 @@ def _trimmed(pairs: VotePairs, fit: _Fit) -> _Fit:
     return fit
 
 
-def _without_reported(
-    pairs: VotePairs, fit: _Fit, min_z: float
-) -> tuple[_Fit, float, Array, NDArray[np.bool_]]:
+def _without_reported(pairs: VotePairs, fit: _Fit, min_z: float) -> tuple[_Fit, float, Array, NDArray[np.bool_]]:
     """Fit without the pairs that stand out, the spread of the others, z of all pairs, and which are reported."""
     enough = (pairs.n_docs >= MIN_COMMON_DOCS) & (pairs.second < len(fit.loadings) - 1)  # not with known labels
     spread, z = _excess(pairs, fit)
