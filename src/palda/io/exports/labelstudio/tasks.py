@@ -92,8 +92,10 @@ def read_tasks(rows: Sequence[Row], options: TaskOptions, export: Export) -> Non
         export.add_document(row, doc, fields.text(text_name), others)
     for doc, of_task, models, is_vote in zip(docs, annotations, predictions, as_votes, strict=True):
         known = {prediction.name("id"): prediction for prediction in models.predictions}
+        n_annotations = Counter(map(_annotator, of_task))
         for annotation in of_task:
-            reading.add_annotation(annotation, doc, known, ground_truth_is_vote=is_vote)
+            is_only = n_annotations[_annotator(annotation)] == 1
+            reading.add_annotation(annotation, doc, known, ground_truth_is_vote=is_vote, is_only=is_only)
     if options.predictions == "votes":
         reading.add_predictions(docs, predictions, file)
     reading.finish(file)
@@ -181,7 +183,7 @@ class _Reading:
         self._sources: dict[str, Counter[str]] = {}
 
     def add_annotation(
-        self, annotation: Row, doc: str, predictions: Mapping[str, Row], *, ground_truth_is_vote: bool
+        self, annotation: Row, doc: str, predictions: Mapping[str, Row], *, ground_truth_is_vote: bool, is_only: bool
     ) -> None:
         export, control = self._export, self._control
         is_gold = is_true(annotation.cells.get("ground_truth")) and not ground_truth_is_vote
@@ -205,7 +207,8 @@ class _Reading:
         annotator = "" if is_gold else self._person(annotation, prelabel)
         answer = ABSTAINED if is_skipped else Answer(chosen)
         is_imported = is_true(annotation.cells.get("ground_truth")) and not is_gold
-        time = None if is_imported else time_of(annotation.cells)  # imported ones have the time of the import
+        # imported ones have the time of the import, which only tells which of several is the latest
+        time = None if is_imported and is_only else time_of(annotation.cells)
         export.add_annotation(annotation, doc, annotator, answer, time=time, gold=is_gold)
 
     def _person(self, annotation: Row, prelabel: Prelabel | None) -> str:
