@@ -24,7 +24,7 @@ from palda.models.crowd import (
     choose_n_profiles,
     count_votes,
     cut_votes,
-    find_sources,
+    find_vote_sources,
     fit_crowd,
     initial_label_probs,
     parse_annotator_prior,
@@ -199,7 +199,7 @@ def aggregate(
     settings = CrowdSettings(ANNOTATOR_MODELS[annotators](), max_iter, tol, Threads(resolve_n_jobs(n_jobs)))
     known = gold_table(gold, given)
     guess = initial_label_probs(given, known)
-    sources = find_sources(given, known, guess, settings, copies=copies, drift=drift, seed=random_state)
+    sources = find_vote_sources(given, known, guess, settings, copies=copies, drift=drift, seed=random_state)
     voted = sources.convert(given) if sources else given
     start = _start(voted, known, initial_label_probs(voted, known) if sources else guess, settings, annotator_prior)
     if n_profiles == "auto":

@@ -20,11 +20,11 @@ from palda.models.crowd import (
     CrowdState,
     ProfilePrior,
     PublishedCoin,
-    Sources,
+    VoteSources,
     belief_from_labels,
     count_votes,
     expected_gain,
-    find_sources,
+    find_vote_sources,
     initial_label_probs,
     label_posterior,
     no_sources,
@@ -251,12 +251,12 @@ class CrowdPALDA(VoteShareEstimator):
         warn_of_inverted_classes(*self._reported, self.classes_, known)
         return self
 
-    def _found_sources(self, votes: VoteRows, known: NDArray[np.int8], model: AnnotatorModel) -> Sources:
+    def _found_sources(self, votes: VoteRows, known: NDArray[np.int8], model: AnnotatorModel) -> VoteSources:
         if isinstance(model, PublishedCoin):
             return no_sources(votes.n_annotators)
         settings = CrowdSettings(model, engine=Threads(resolve_n_jobs(self.n_jobs)))
         guess = initial_label_probs(votes, known)
-        return find_sources(votes, known, guess, settings, copies=self.copies, drift=self.drift)
+        return find_vote_sources(votes, known, guess, settings, copies=self.copies, drift=self.drift)
 
     def partial_fit(self, X: Any, votes: Any, gold: Any = None, doc_ids: Iterable[object] | None = None) -> Self:
         """Update the model with a new batch of documents and votes; the first call is a ``fit``.
@@ -468,7 +468,7 @@ class CrowdPALDA(VoteShareEstimator):
         self._take_vote_shares(arrays)
         self.annotators_ = names_array(state["annotators"])
         self.doc_ids_ = names_array(state["doc_ids"])
-        self._sources = Sources.from_arrays(strip_prefix("sources", arrays), len(self.annotators_))
+        self._sources = VoteSources.from_arrays(strip_prefix("sources", arrays), len(self.annotators_))
         own = strip_prefix("individuals", arrays)
         belief = belief_from_arrays({name: array for name, array in own.items() if name != "counts"})
         self._individuals = None if belief is None else (belief, own["counts"])

@@ -70,12 +70,12 @@ from palda.models.crowd.quality import (
     verdicts,
 )
 from palda.models.crowd.rate_effects import EFFECT_ARRAYS, RateEffects
-from palda.models.crowd.sources import (
+from palda.models.crowd.vote_sources import (
     SOURCE_ARRAYS,
-    Sources,
+    VoteSources,
     belief_from_labels,
     family_codes,
-    find_sources,
+    find_vote_sources,
     no_sources,
     start_belief,
 )
@@ -111,10 +111,10 @@ __all__ = [
     "PublishedCoin",
     "QualityCurves",
     "RateEffects",
-    "Sources",
     "TwoCoinModel",
     "TypicalRates",
     "VoteEvidence",
+    "VoteSources",
     "belief_from_labels",
     "calibration_curves",
     "choose_candidate",
@@ -125,7 +125,7 @@ __all__ = [
     "family_codes",
     "find_changes",
     "find_copies",
-    "find_sources",
+    "find_vote_sources",
     "fit_crowd",
     "initial_label_probs",
     "initial_profiles",

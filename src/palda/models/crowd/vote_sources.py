@@ -1,4 +1,4 @@
-"""Sources: what the model holds rates for, which is not always one annotator.
+"""Sources of votes: what the model holds rates for, which is not always one annotator.
 
 A group of copies is one source, so that k copies count little more than one. A period of an annotator whose rates
 changed is a source of its own, where that predicts hidden votes better. Everybody else is one source.
@@ -50,11 +50,11 @@ SOURCE_ARRAYS = {
     "changes": ArraySpec(("changes", len(_CHANGE_COLUMNS)), group="sources"),
     "uses_changes": ArraySpec((), "integer", low=0, high=1, group="sources"),
 }
-"""Schema of ``Sources`` in a file; files of crowds without copies and changes have none."""
+"""Schema of ``VoteSources`` in a file; files of crowds without copies and changes have none."""
 
 
 @dataclass(frozen=True)
-class Sources:
+class VoteSources:
     """Groups of copies and changes of annotators' rates, and how they turn votes of annotators into those of sources.
 
     The first sources are the annotators, in their order; the periods after a change follow. Members of a group of
@@ -95,8 +95,8 @@ class Sources:
         """``group_of`` with annotators who came later; they are in no group."""
         return np.append(self.group_of, np.arange(len(self.group_of), n_annotators))
 
-    def with_new_annotators(self, n_new: int) -> tuple[Sources, Ints]:
-        """Sources with ``n_new`` more annotators, and where they find the old sources, of which new ones come last."""
+    def with_new_annotators(self, n_new: int) -> tuple[VoteSources, Ints]:
+        """VoteSources with ``n_new`` more annotators, and where they find the old sources, of which new ones come last."""
         n_old = len(self.group_of)
         order = np.concatenate(
             (np.arange(n_old), n_old + self.n_periods + np.arange(n_new), n_old + np.arange(self.n_periods))
@@ -128,7 +128,7 @@ class Sources:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], n_annotators: int) -> Sources:
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], n_annotators: int) -> VoteSources:
         """The sources whose ``arrays`` these are."""
         if not arrays:
             return no_sources(n_annotators)
@@ -140,13 +140,13 @@ class Sources:
         return cls(arrays["group_of"].astype(np.int64), arrays["groups"], changes, bool(arrays["uses_changes"]))
 
 
-def no_sources(n_annotators: int) -> Sources:
+def no_sources(n_annotators: int) -> VoteSources:
     """Every annotator is one source."""
     no_change = Changes.from_rows([])
-    return Sources(np.arange(n_annotators), np.empty((0, len(_GROUP_COLUMNS))), no_change, uses_changes=False)
+    return VoteSources(np.arange(n_annotators), np.empty((0, len(_GROUP_COLUMNS))), no_change, uses_changes=False)
 
 
-def find_sources(
+def find_vote_sources(
     votes: VoteRows,
     known: NDArray[np.int8],
     guess: Array,
@@ -155,7 +155,7 @@ def find_sources(
     copies: bool = True,
     drift: bool = True,
     seed: int = 0,
-) -> Sources:
+) -> VoteSources:
     """Groups of copies and, if votes have times, changes of annotators' rates.
 
     ``guess`` (documents, classes) are initial labels. Changes are judged by a fit to the votes alone.
