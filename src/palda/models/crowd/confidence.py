@@ -27,8 +27,12 @@ if TYPE_CHECKING:
 
     from palda.data import Array, VoteRows
 
-N_LEVELS = 6
-"""Levels of strength per source and value; 4 and 10 gave the same consensus on simulated crowds within .001."""
+N_LEVELS = 8
+"""Levels of strength per source and value.
+
+Consensus from calibrated confidences, two votes per document, 1500 simulated news, five seeds: micro-F1 .880 with 4
+levels, .887 with 6, .890 with 8 and with 10; hard votes .785.
+"""
 
 _MIN_PROB = 1e-6  # probabilities closer to 0 and 1 are equally strong
 _FINEST, _BINS_PER_UNIT = 0.05, 25  # bins of strength: 0.002 nats wide near 0, 4% of the strength elsewhere
