@@ -13,6 +13,7 @@ from palda import Votes, aggregate, simulate
 from palda.data import vote_blocks
 from palda.engine import Threads
 from palda.models.crowd import (
+    N_LEVELS,
     CrowdSettings,
     CrowdState,
     OneCoinModel,
@@ -158,7 +159,7 @@ def test_levels_are_about_equally_frequent_whatever_the_scale_of_the_confidences
     for some in (votes, narrow):
         levels = start_levels(some)
         assert levels is not None
-        assert (np.abs(levels.shares[:-1, :, :-1] - 1 / 6) < 0.12).all()
+        assert (np.abs(levels.shares[:3, :, :-1] - 1 / N_LEVELS) < 0.05).all()  # the fourth is mostly certain
         assert (levels.shares[..., -1] == 0).all()
     hard, soft, scaled = (aggregate(some, n_profiles=1).consensus for some in (Votes(*_hard(votes)), votes, narrow))
     errors = [float(np.mean((consensus >= 0.5) != labels)) for consensus in (hard, soft, scaled)]
@@ -205,7 +206,18 @@ def test_a_useless_confidence_of_a_dominating_annotator_stays_useless() -> None:
         calibrated = simulate.confidences(votes, labels, ["calibrated", "none", "none", "none"], seed=seed)
         learned = _fitted(calibrated, TwoCoinModel(), max_iter=300).belief.levels
         assert learned is not None
-        assert np.ptp(learned.log_ratios[0][:, :6]) > 2.0, seed
+        assert np.ptp(learned.log_ratios[0][:, :N_LEVELS]) > 2.0, seed
+
+
+def test_who_votes_on_rare_classes_gives_useless_confidences_no_worth() -> None:
+    """Yes votes on rare classes come mostly from annotators who err, and who state less: the class is not to blame."""
+    rng = np.random.default_rng(0)
+    labels = (rng.random((1500, 6)) < [0.75, 0.6, 0.4, 0.1, 0.05, 0.03]).astype(np.int8)
+    votes, _ = simulate.crowd(labels, np.linspace(0.55, 0.97, 20), votes_per_doc=2, seed=0)
+    votes = simulate.confidences(votes, labels, "useless", seed=0)
+    levels = _fitted(votes, TwoCoinModel(), max_iter=200).belief.levels
+    assert levels is not None
+    assert np.abs(levels.log_ratios[-1]).max() < 0.25
 
 
 def test_a_new_source_counts_as_a_typical_one() -> None:
@@ -214,8 +226,8 @@ def test_a_new_source_counts_as_a_typical_one() -> None:
     levels = belief.levels
     assert levels is not None
     typical = levels.log_ratios[levels.row[4]]
-    assert typical[1, 0] < 0 < typical[1, 5]
-    assert typical[0, 5] < 0 < typical[0, 0]
+    assert typical[1, 0] < 0 < typical[1, N_LEVELS - 1]
+    assert typical[0, N_LEVELS - 1] < 0 < typical[0, 0]
 
 
 def test_votes_without_a_probability_have_a_level_of_their_own() -> None:
@@ -226,8 +238,8 @@ def test_votes_without_a_probability_have_a_level_of_their_own() -> None:
     votes = replace(votes, probability=np.where(silent, np.nan, votes.probability))
     levels = _fitted(votes, TwoCoinModel(), max_iter=100).belief.levels
     assert levels is not None
-    assert (levels.log_ratios[:3, 1, 6] > 0.5).all()
-    assert (levels.log_ratios[:3, 0, 6] < -0.5).all()
+    assert (levels.log_ratios[:3, 1, N_LEVELS] > 0.5).all()
+    assert (levels.log_ratios[:3, 0, N_LEVELS] < -0.5).all()
 
 
 def test_calibration_curves_are_straight_for_calibrated_annotators_alone() -> None:
