@@ -16,6 +16,7 @@ from scipy.special import expit, logit
 
 from palda.data import even_ranges
 from palda.models.crowd.annotator_model import by_class_and_state, mean_rates
+from palda.models.crowd.confidence import soft_votes
 from palda.models.crowd.pool import expected_logs
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ class _ScoredVotes:
 
     def __init__(self, votes: Votes, label_probs: Array, belief: AnnotatorBelief) -> None:
         self._votes, self._label_probs = votes, label_probs
+        self._levels = belief.levels
         rates = mean_rates(belief)
         self._rates = np.stack((rates[..., 0], rates[..., -1]), axis=-1)  # (annotators, classes or 1, states)
         log_rates = by_class_and_state(expected_logs(belief.posterior))
@@ -158,6 +160,9 @@ class _ScoredVotes:
     def _scored(self, votes: Votes, label_probs: Array) -> _Block:
         column = votes.label if self._rates.shape[1] > 1 else np.zeros_like(votes.label)
         own = self._log_ratios[votes.annotator, column, votes.value]
+        if self._levels is not None:
+            is_soft = self._levels.row[votes.annotator] >= 0
+            own[is_soft] += self._levels.log_ratios.ravel()[soft_votes(votes, self._levels).cell]
         present = expit(logit(label_probs.ravel()[votes.pair]) - own)
         rates = self._rates[votes.annotator, column]
         by_rate = np.stack((present - 1.0, present), axis=-1)  # ∂ P(yes) / ∂ (specificity, sensitivity)
