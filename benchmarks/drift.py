@@ -26,9 +26,9 @@ from palda.estimators import ANNOTATOR_MODELS, aggregate
 from palda.io import catalog
 from palda.models.crowd import (
     CrowdSettings,
+    confirmed_changes,
     count_votes,
     cut_votes,
-    find_changes,
     fit_crowd,
     initial_label_probs,
     start_belief,
@@ -67,8 +67,7 @@ def fitted(votes: Votes) -> CrowdFit:
 
 
 def changes_in(votes: Votes, fit: CrowdFit | None = None) -> Changes:
-    fit = fit or fitted(votes)
-    return find_changes(votes, fit.label_probs, fit.state.belief)
+    return confirmed_changes(votes, unknown(votes), fit or fitted(votes), SETTINGS)
 
 
 def newsroom(seed: int, n_classes: int = 10, n_docs: int = N_DOCS) -> Labels:

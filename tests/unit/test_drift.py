@@ -15,6 +15,7 @@ from palda.models.crowd import (
     Changes,
     CrowdSettings,
     TwoCoinModel,
+    confirmed_changes,
     count_votes,
     cut_votes,
     find_changes,
@@ -147,6 +148,19 @@ def test_an_annotator_who_turns_to_answering_no_gets_worse_although_more_votes_a
     assert changes.kind.tolist() == ["worse"]
     assert changes.quality_after[0] > changes.quality_before[0]
     assert changes.informedness_after[0] < 0.1 < 0.5 < changes.informedness_before[0]
+
+
+def test_annotators_who_change_together_do_not_make_others_seem_to_change() -> None:
+    """The consensus of constant rates is too certain after the change, which the second search corrects."""
+    n_flagged = np.zeros(2, dtype=int)
+    for seed in range(3):
+        votes, _ = crowd_with_changes(votes_per_doc=3, seed=seed)
+        fit = fitted(votes)
+        confirmed = confirmed_changes(votes, unknown(votes), fit, SETTINGS)
+        assert set(range(N_CHANGED)) <= set(confirmed.annotator.tolist())
+        searches = find_changes(votes, fit.label_probs, fit.state.belief), confirmed
+        n_flagged += [len({k for k in found.annotator.tolist() if k >= N_CHANGED}) for found in searches]
+    assert n_flagged[1] <= min(n_flagged[0], 1)
 
 
 def test_votes_without_times_have_no_changes_and_no_curves(changed: tuple[Votes, NDArray[np.int8]]) -> None:
