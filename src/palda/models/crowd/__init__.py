@@ -56,7 +56,7 @@ from palda.models.crowd.model_selection import (
     vote_folds,
     votes_log_likelihood,
 )
-from palda.models.crowd.periods import Periods, periods_predict_better, split_periods
+from palda.models.crowd.periods import Periods, confirmed_changes, periods_predict_better, split_periods
 from palda.models.crowd.quality import (
     MIN_VOTES,
     VERDICTS,
@@ -119,6 +119,7 @@ __all__ = [
     "calibration_curves",
     "choose_candidate",
     "choose_n_profiles",
+    "confirmed_changes",
     "count_votes",
     "cut_votes",
     "expected_gain",

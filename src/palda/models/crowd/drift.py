@@ -122,15 +122,17 @@ def find_changes(
     label_probs: Array,
     belief: AnnotatorBelief,
     *,
+    own: Array | None = None,
     max_p_value: float = MAX_P_VALUE,
     max_changes: int = MAX_CHANGES,
     seed: int = 0,
 ) -> Changes:
     """Changes of annotators' rates over time, given the consensus and constant rates (maths, eq. 87).
 
-    Votes without a time are left out. Documents with equal times stay on one side of a change.
+    ``own`` (votes,) is what each vote added to the log-odds of the consensus, by default that under ``belief``. Votes
+    without a time are left out. Documents with equal times stay on one side of a change.
     """
-    documents = judged_documents(votes, label_probs, belief)
+    documents = judged_documents(votes, label_probs, belief, own)
     rows: list[tuple[float | str, ...]] = []
     for annotator in np.flatnonzero(documents.n_docs >= 2 * MIN_PERIOD_DOCS):
         rng = np.random.default_rng((seed, int(annotator)))

@@ -15,11 +15,11 @@ from palda.data import ArraySpec, ConvertedVotes, Votes
 from palda.models.crowd.annotator_model import mean_rates
 from palda.models.crowd.confidence import start_levels
 from palda.models.crowd.copies import find_copies
-from palda.models.crowd.drift import Changes, find_changes
+from palda.models.crowd.drift import Changes
 from palda.models.crowd.em import count_votes, cut_votes, fit_crowd, start_label_probs, start_state
 from palda.models.crowd.hierarchical import HierarchicalBelief
 from palda.models.crowd.merged_votes import merge_copies
-from palda.models.crowd.periods import periods_predict_better, split_periods
+from palda.models.crowd.periods import confirmed_changes, periods_predict_better, split_periods
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -175,7 +175,7 @@ def find_vote_sources(
     guess = start_label_probs(timed, known, guess, settings)
     belief = model.update(count_votes(model, timed, guess), start_belief(model, timed))
     fit = fit_crowd(cut_votes(timed, known), start_state(belief, guess), settings)
-    changes = find_changes(timed, fit.label_probs, fit.state.belief, seed=seed)
+    changes = confirmed_changes(timed, known, fit, settings, seed=seed)
     uses_changes = len(changes) > 0 and periods_predict_better(timed, known, fit.state, settings, seed=seed)
     return replace(sources, changes=changes, uses_changes=uses_changes)
 
