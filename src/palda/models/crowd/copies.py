@@ -31,8 +31,8 @@ MIN_COMMON_DOCS = 20
 """Documents that both annotators of a pair must have judged to be reported."""
 
 MIN_COPY_SHARE = 0.4
-"""Mean share of repeated votes from which a group is reported. The best annotators of a crowd whose documents differ much in
-difficulty reach .35: they err on the same documents."""
+"""Mean share of repeated votes from which a group is reported. The best annotators of a crowd whose documents differ
+much in difficulty reach .35: they err on the same documents."""
 
 MIN_MODEL_SHARE = 0.2
 """The same for a group of models: nobody is accused, and siblings of one model are to be expected."""
@@ -102,7 +102,7 @@ class CopyGroups:
 
     groups: tuple[CopyGroup, ...]
     rivals: tuple[CopyGroup, ...]
-    """Groups of which some, but not all, are copies: two camps that the votes alone cannot tell apart."""
+    """Groups that explain the votes about as well as ``groups``: of two camps, the votes do not tell which are copies."""
     group_of: Ints
     """(annotators,): the lowest position in the group of each annotator; its own if it is in none."""
     pairs: CopyPairs
@@ -159,7 +159,6 @@ class _Explanation(NamedTuple):
 def find_copies(
     votes: VoteRows,
     known: NDArray[np.int8] | None = None,
-    kinds: Strings | None = None,
     *,
     seed: int = 0,
 ) -> CopyGroups:
@@ -172,15 +171,17 @@ def find_copies(
     If two camps agree among themselves more than with each other, either may be the copies. The explanation with the
     lower cost is used: one share of repeated votes per group should explain all pairs, and few annotators should be in
     groups. ``known`` labels, (documents, classes) with -1 for unknown, count as one more annotator, who copies nobody.
-    ``kinds`` (annotators,) says who is a "model"; models may be in groups at no cost. If two explanations are equally
-    good, no group is reported, and both are in ``rivals``.
+    Annotators whose kind is "model" may be in groups at no cost. If another explanation is about as good, its groups
+    are in ``rivals``: then one of both camps is made of copies, but nobody can be named.
     """
     found = vote_pairs(votes, _MIN_FIT_DOCS, seed)
     if known is not None and known.max(initial=-1) >= 0:
         found = found + gold_pairs(votes, known, _MIN_FIT_DOCS)
     n_tested = int(np.sum(found.n_docs >= MIN_COMMON_DOCS))
     min_z = max(float(-ndtri(_LEVEL / max(n_tested, 1))), _MIN_Z)
-    is_model = np.zeros(votes.n_annotators, dtype=bool) if kinds is None or not len(kinds) else kinds == "model"
+    is_model = np.zeros(votes.n_annotators, dtype=bool)
+    if len(votes.annotator_kinds):
+        is_model = np.asarray(votes.annotator_kinds == "model")
     best, rivals = _search(found, is_model, min_z)
 
     def is_strong(group: CopyGroup) -> bool:
@@ -193,10 +194,8 @@ def find_copies(
     return CopyGroups(groups, tuple(filter(is_strong, rivals)), group_of, best.pairs, best.spread, min_z)
 
 
-def _search(
-    pairs: VotePairs, is_model: NDArray[np.bool_], min_z: float
-) -> tuple[_Explanation, tuple[CopyGroup, ...]]:
-    """The explanation with the lowest cost, and the groups that compete if it is not unique."""
+def _search(pairs: VotePairs, is_model: NDArray[np.bool_], min_z: float) -> tuple[_Explanation, tuple[CopyGroup, ...]]:
+    """The explanation with the lowest cost, and the groups of another one that is about as good."""
     start = np.full(len(is_model) + 1, _LOADING)  # the last one is that of known labels
     costs = np.where(is_model, 0.0, _PERSON_COST if is_model.any() else _COST)
     plain = _fit(pairs, np.ones(len(pairs), dtype=bool), _FIRST_SPREAD, start)
@@ -210,7 +209,7 @@ def _search(
         margin = _TIE + _COST * min(abs(len(other.members) - len(best.members)), _FEW)
         tie = other.cost(spread, costs) < best.cost(spread, costs) + margin
         if tie and other.members and best.members and not other.members & best.members:
-            return best._replace(groups=()), best.groups + other.groups
+            return best, other.groups
     return best, ()
 
 
@@ -292,7 +291,9 @@ def _fit(pairs: VotePairs, included: NDArray[np.bool_], spread: float, start: Ar
     return _Fit(loadings, expected, variance, partners, included)
 
 
-def _sums(pairs: VotePairs, of_first: Array, of_second: Array, n_annotators: int) -> Array:
+def _sums(
+    pairs: VotePairs, of_first: Array | NDArray[np.bool_], of_second: Array | NDArray[np.bool_], n_annotators: int
+) -> Array:
     """(annotators,): sums over the pairs of each annotator."""
     sums = np.bincount(pairs.first, of_first, n_annotators) + np.bincount(pairs.second, of_second, n_annotators)
     return sums.astype(np.float64, copy=False)
@@ -313,9 +314,7 @@ def _trimmed(pairs: VotePairs, fit: _Fit) -> _Fit:
     return fit
 
 
-def _without_reported(
-    pairs: VotePairs, fit: _Fit, min_z: float
-) -> tuple[_Fit, float, Array, NDArray[np.bool_]]:
+def _without_reported(pairs: VotePairs, fit: _Fit, min_z: float) -> tuple[_Fit, float, Array, NDArray[np.bool_]]:
     """Fit without the pairs that stand out, the spread of the others, z of all pairs, and which are reported."""
     enough = (pairs.n_docs >= MIN_COMMON_DOCS) & (pairs.second < len(fit.loadings) - 1)  # not with known labels
     spread, z = _excess(pairs, fit)
@@ -372,7 +371,8 @@ def _clusters(pairs: CopyPairs, linked: NDArray[np.bool_]) -> list[tuple[int, ..
     inside = np.isin(pairs.first, accused) & np.isin(pairs.second, accused)
     rows, columns = (np.searchsorted(accused, ends[inside]) for ends in (pairs.first, pairs.second))
     share[rows, columns] = share[columns, rows] = pairs.copy_share[inside]
-    sizes, members = np.ones(len(accused)), [(int(annotator),) for annotator in accused]
+    sizes = np.ones(len(accused))
+    members: list[tuple[int, ...]] = [(int(annotator),) for annotator in accused]
     while len(members) > 1:
         low, high = sorted(np.unravel_index(int(np.argmax(share)), share.shape))
         if share[low, high] <= MIN_MODEL_SHARE:
