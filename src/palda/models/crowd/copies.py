@@ -102,7 +102,7 @@ class CopyGroups:
 
     groups: tuple[CopyGroup, ...]
     rivals: tuple[CopyGroup, ...]
-    """Groups that explain the votes about as well as ``groups``: of two camps, the votes do not tell which are copies."""
+    """Groups that explain the votes about as well as ``groups``: the votes do not tell which of both are copies."""
     group_of: Ints
     """(annotators,): the lowest position in the group of each annotator; its own if it is in none."""
     pairs: CopyPairs
