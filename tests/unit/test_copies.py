@@ -71,6 +71,7 @@ def test_known_labels_tell_which_of_two_camps_are_copies() -> None:
     decided = find_copies(votes, known)
     assert [group.members for group in decided.groups] == [(4, 5, 6, 7)]
     assert not decided.rivals
+    assert decided.pairs.second.max() < votes.n_annotators
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -9,12 +9,12 @@ many copies cannot pass for the truth. The consensus is not used: copies may dom
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.linalg import eigsh
+from scipy.sparse.linalg import ArpackError, eigsh
 from scipy.special import ndtri
 
 from palda.models.crowd.vote_pairs import gold_pairs, vote_pairs
@@ -94,6 +94,10 @@ class CopyPairs:
     """Excess of the correlation in standard errors."""
     stands_out: NDArray[np.bool_]
     """Whether z is beyond its threshold and the share above ``MIN_MODEL_SHARE``."""
+
+    def select(self, which: NDArray[np.bool_]) -> CopyPairs:
+        """Some of the pairs."""
+        return CopyPairs(*(getattr(self, spec.name)[which] for spec in fields(self)))
 
 
 @dataclass(frozen=True)
@@ -191,7 +195,8 @@ def find_copies(
     group_of = np.arange(votes.n_annotators)
     for group in groups:
         group_of[list(group.members)] = group.members[0]
-    return CopyGroups(groups, tuple(filter(is_strong, rivals)), group_of, best.pairs, best.spread, min_z)
+    pairs = best.pairs.select(best.pairs.second < votes.n_annotators)  # without those with known labels
+    return CopyGroups(groups, tuple(filter(is_strong, rivals)), group_of, pairs, best.spread, min_z)
 
 
 def _search(pairs: VotePairs, is_model: NDArray[np.bool_], min_z: float) -> tuple[_Explanation, tuple[CopyGroup, ...]]:
@@ -216,7 +221,7 @@ def _search(pairs: VotePairs, is_model: NDArray[np.bool_], min_z: float) -> tupl
 def _explanation(found: VotePairs, fit: _Fit, min_z: float) -> _Explanation:
     fit, spread, z, reported = _without_reported(found, fit, min_z)
     pairs = _described(found, fit, z, reported)
-    linked = (z > _WEAK * min_z) & (pairs.copy_share > MIN_MODEL_SHARE) & (found.n_docs >= MIN_COMMON_DOCS)
+    linked = (z > _WEAK * min_z) & (pairs.copy_share > MIN_MODEL_SHARE) & _testable(found, fit)
     groups = tuple(_group(members, pairs) for members in _clusters(pairs, linked))
     return _Explanation(pairs, groups, fit.variance, spread)
 
@@ -250,7 +255,10 @@ def _camps(pairs: VotePairs, fit: _Fit) -> list[NDArray[np.bool_]]:
     shape = (n_annotators, n_annotators)
     excess = sparse.csr_array((z, (pairs.first, pairs.second)), shape=shape)
     start = np.random.default_rng(0).random(n_annotators)
-    vector = eigsh(excess + excess.T, k=1, which="LA", v0=start)[1][:, 0]
+    try:
+        vector = eigsh(excess + excess.T, k=1, which="LA", v0=start)[1][:, 0]
+    except ArpackError:  # no division stands out
+        return []
     sides = (vector > _SIDE * vector.max(), vector < _SIDE * vector.min())
     return [side[pairs.first] & side[pairs.second] for side in sides]
 
@@ -316,7 +324,7 @@ def _trimmed(pairs: VotePairs, fit: _Fit) -> _Fit:
 
 def _without_reported(pairs: VotePairs, fit: _Fit, min_z: float) -> tuple[_Fit, float, Array, NDArray[np.bool_]]:
     """Fit without the pairs that stand out, the spread of the others, z of all pairs, and which are reported."""
-    enough = (pairs.n_docs >= MIN_COMMON_DOCS) & (pairs.second < len(fit.loadings) - 1)  # not with known labels
+    enough = _testable(pairs, fit)
     spread, z = _excess(pairs, fit)
     for _ in range(_REPORT_ROUNDS):
         outlying = enough & (z > min_z) & (_copy_share(pairs, fit) > MIN_MODEL_SHARE / 2.0)
@@ -326,6 +334,12 @@ def _without_reported(pairs: VotePairs, fit: _Fit, min_z: float) -> tuple[_Fit, 
         spread, z = _excess(pairs, fit)
     reported = enough & (z > min_z) & (_copy_share(pairs, fit) > MIN_MODEL_SHARE) & (fit.partners >= _MIN_PARTNERS)
     return fit, spread, z, reported
+
+
+def _testable(pairs: VotePairs, fit: _Fit) -> NDArray[np.bool_]:
+    """(pairs,): whether a pair has enough common documents and is one of annotators, not with known labels."""
+    result: NDArray[np.bool_] = (pairs.n_docs >= MIN_COMMON_DOCS) & (pairs.second < len(fit.loadings) - 1)
+    return result
 
 
 def _excess(pairs: VotePairs, fit: _Fit) -> tuple[float, Array]:
