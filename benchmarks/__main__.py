@@ -27,6 +27,7 @@ LONG = (
     "suggest",
     "real_crowds",
     "drift",
+    "soft_votes",
     "topics",
     "online",
     "scale",
@@ -36,7 +37,7 @@ LONG = (
 
 def main() -> None:
     names = sys.argv[1:] or NAMES
-    if names[0] in ("default_fit", "gold", "scale", "golden"):
+    if names[0] in ("default_fit", "gold", "scale", "golden", "soft_votes"):
         names = names[:1]  # the other arguments belong to it
     for name in names:
         if name not in NAMES + LONG:

@@ -10,6 +10,10 @@ All other methods predict a vote from their consensus and the annotator's rates.
 in their names. CrowdPALDA has a two-coin consensus and predicts votes by the per-class rates which that consensus
 implies. The other rows use such rates without texts, to separate the effect of texts from that of per-class rates.
 
+The row "vote share" predicts a vote from its label alone, whoever gives it, by ``vote_share_``; majority vote does the
+same, and must be worse. The last row is about documents that are held out altogether, of which only words are known:
+``predict_vote_share`` against the rates of the classes.
+
 Needs ``crowd_so_emotions``, ``crowd_odre`` and ``crowd_appropriateness`` in $PALDA_DATA, each with ``docs.csv.gz`` (a
 column ``text``) and ``annotations.csv.gz`` (one column per class): ``python -m benchmarks real_crowds``.
 """
@@ -89,8 +93,7 @@ def majority(_: Counts, training: Votes, held_out: Votes, __: int) -> Array:
     strength = max(STRENGTHS, key=leave_one_out)
     share = (yes + strength * rates) / (n_votes + strength)
     predicted = log_likelihoods(held_out, share[held_out.doc, held_out.label])
-    sums = np.bincount(held_out.doc, predicted, minlength=held_out.n_docs)
-    return sums.astype(np.float64, copy=False)
+    return by_document(held_out, predicted)
 
 
 def from_consensus(consensus: Array, training: Votes, held_out: Votes, annotators: str) -> Array:
@@ -116,6 +119,38 @@ def with_texts(annotators: str) -> Method:
     return predict
 
 
+def vote_share(counts: Counts, training: Votes, held_out: Votes, seed: int) -> Array:
+    """Share of yes among people, from words and votes."""
+    share = CrowdPALDA(N_TOPICS, random_state=seed).fit(counts, training).vote_share_
+    return by_document(held_out, log_likelihoods(held_out, share[held_out.doc, held_out.label]))
+
+
+def by_document(votes: Votes, values: Array) -> Array:
+    """(documents,): sums over the votes on each document."""
+    return np.bincount(votes.doc, values, minlength=votes.n_docs).astype(np.float64, copy=False)
+
+
+def measure_new_documents(counts: Counts, votes: Votes) -> None:
+    """Votes on documents that were not trained on: ``predict_vote_share`` against the rates of the classes."""
+    rows = []
+    for seed in SEEDS:
+        is_new = np.random.default_rng(seed).random(votes.n_docs) < HELD_OUT
+        old, new = np.flatnonzero(~is_new), np.flatnonzero(is_new)
+        training, held_out = votes.take(old), votes.take(new)
+        model = CrowdPALDA(N_TOPICS, random_state=seed).fit(counts[old], training)
+        rates = training.yes_per_pair().sum(axis=0) / training.per_pair().sum(axis=0)
+        shares = {
+            "class rates": np.broadcast_to(rates, (len(new), len(rates))),
+            "predict_proba": model.predict_proba(counts[new]),
+            "predict_vote_share": model.predict_vote_share(counts[new]),
+        }
+        rows.append(
+            [log_likelihoods(held_out, share[held_out.doc, held_out.label]).mean() for share in shares.values()]
+        )
+    means = ", ".join(f"{name} {mean:.4f}" for name, mean in zip(shares, np.mean(rows, axis=0), strict=True))
+    print(f"  votes on new documents: {means}", flush=True)
+
+
 BASELINES: Mapping[str, Method] = {
     "smoothed majority": majority,
     "one coin": without_texts("one_coin", 1),
@@ -127,6 +162,7 @@ FURTHER: Mapping[str, Method] = {
     "per class": without_texts("per_class", 1),
     "per class, profiles": without_texts("per_class", "auto"),
 }
+SHARES: Mapping[str, Method] = {"vote share": vote_share}
 OURS: Mapping[str, Method] = {
     "CrowdPALDA": with_texts("two_coin"),
     "CrowdPALDA, per class": with_texts("per_class"),
@@ -142,7 +178,7 @@ def measure(name: str) -> None:
         flush=True,
     )
     scores = {}  # method -> (seeds, documents): sums over held-out votes
-    for method, predict in {**BASELINES, **FURTHER, **OURS}.items():
+    for method, predict in {**BASELINES, **FURTHER, **SHARES, **OURS}.items():
         start = time.perf_counter()
         scores[method] = np.array(
             [
@@ -158,6 +194,9 @@ def measure(name: str) -> None:
     for ours in OURS:
         for baseline in BASELINES:
             print(f"  {ours} against {baseline}: {compared(scores[ours] - scores[baseline], n_held_out)}", flush=True)
+    gains = scores["vote share"] - scores["smoothed majority"]
+    print(f"  vote share against smoothed majority: {compared(gains, n_held_out)}", flush=True)
+    measure_new_documents(counts, votes)
 
 
 def compared(gains: Array, n_held_out: list[int]) -> str:

@@ -181,3 +181,12 @@ def test_times_of_votes_are_those_of_annotations(tmp_path: Path) -> None:
     data = palda.read(save(tmp_path, ([dated, annotation("bob", "law")], [])))
     assert data.votes.time.tolist()[0] == 120.0
     assert np.isnan(data.votes.time[1])
+
+
+def test_imported_annotations_have_no_time_of_their_own(tmp_path: Path) -> None:
+    dated = annotation("ann", "law", updated_at="2026-11-16T16:05:55Z", ground_truth=True)
+    path = save(tmp_path, ([dated, dated | {"completed_by": "bob"}], []))
+    assert len(palda.read(path, ground_truth="votes").votes.time) == 0
+    later = annotation("ann", "sport", updated_at="2026-11-17T16:05:55Z")
+    data = palda.read(save(tmp_path, ([dated, later, dated | {"completed_by": "bob"}], [])), ground_truth="votes")
+    assert stated(data, "ann") == {"law": (0, None), "sport": (1, None)}  # the latest

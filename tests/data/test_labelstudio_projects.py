@@ -86,13 +86,22 @@ def test_an_imported_project_may_have_tasks_with_one_annotation(tmp_path: Path) 
         assert len(palda.read(path).votes) == 10
 
 
-def test_a_single_ground_truth_stays_gold_where_few_tasks_have_several(tmp_path: Path) -> None:
+def test_ground_truth_beside_other_annotations_stays_gold(tmp_path: Path) -> None:
     expert, vote = imported(9, "sport"), annotation(1, result("crime"))
-    path = save(tmp_path, [imported(8, "crime"), expert], [expert, vote], [expert, vote])
+    several = [imported(8, "crime"), imported(7, "crime")]
+    path = save(tmp_path, several, several, [expert, vote])
+    with pytest.warns(PaldaWarning, match="4 annotations marked.*2 tasks.*those of 1 other tasks are gold labels"):
+        data = palda.read(path)
+    np.testing.assert_array_equal(data.gold, [[-1, -1], [-1, -1], [0, 1]])
+    assert data.votes.annotators.tolist() == ["1", "7", "8"]
+
+
+def test_single_annotations_stay_gold_where_few_tasks_have_several(tmp_path: Path) -> None:
+    expert = [imported(9, "sport")]
+    path = save(tmp_path, [imported(8, "crime"), *expert], expert, expert)
     with pytest.warns(PaldaWarning, match="2 annotations marked.*1 tasks.*those of 2 other tasks are gold labels"):
         data = palda.read(path)
     np.testing.assert_array_equal(data.gold, [[-1, -1], [0, 1], [0, 1]])
-    assert data.votes.annotators.tolist() == ["1", "8", "9"]
 
 
 @pytest.mark.parametrize(("rule", "n_votes", "n_gold"), [("votes", 6, 0), ("gold", 2, 4)])

@@ -205,14 +205,61 @@ def test_a_json_file_of_records_holds_soft_votes(tmp_path: Path) -> None:
     assert _soft(read_votes(path)) == [(1, 0.75)]
 
 
-def test_a_model_file_keeps_soft_votes(tmp_path: Path) -> None:
-    news = simulate.newsroom(60, seed=0)
-    votes, _ = simulate.crowd(news, [0.9, 0.8, 0.7], votes_per_doc=2, seed=0)
-    stated = np.where(votes.pair % 3 == 0, 0.5 + 0.25 * votes.value, NAN)
-    votes = replace(
-        votes, probability=stated, time=votes.pair.astype(float),
-        annotator_kinds=names_array(["model", "", "person"]), annotator_families=names_array(["f", "", ""]),
-    )  # fmt: skip
-    model = CrowdPALDA(3, label_prior="words", n_profiles=1, max_iter=3, tol=0.1, random_state=0, n_jobs=1)
+def _soft_crowd(n_docs: int, n_kept: int = 3) -> tuple[Any, Votes]:
+    news = simulate.newsroom(n_docs, seed=0)
+    votes, _ = simulate.crowd(news, [0.9, 0.8, 0.7][:n_kept], votes_per_doc=2, seed=0)
+    votes = simulate.confidences(votes, news, ["calibrated", "none", "useless"][:n_kept], seed=0)
+    kinds, families = names_array(["model", "", "person"][:n_kept]), names_array(["f", "", ""][:n_kept])
+    return news, replace(votes, time=votes.pair.astype(float), annotator_kinds=kinds, annotator_families=families)
+
+
+@pytest.mark.parametrize("label_prior", ["words", "base_rate"])
+def test_a_model_file_keeps_soft_votes_and_what_they_are_worth(label_prior: str, tmp_path: Path) -> None:
+    news, votes = _soft_crowd(60)
+    model = CrowdPALDA(3, label_prior=label_prior, n_profiles=1, max_iter=3, tol=0.1, random_state=0, n_jobs=1)
     model.fit(news.corpus, votes).save(tmp_path / "model.palda", votes=votes)
-    assert palda.load(tmp_path / "model.palda").votes_ == votes
+    loaded = palda.load(tmp_path / "model.palda")
+    assert loaded.votes_ == votes
+    found = loaded.consensus(news.corpus, votes)
+    np.testing.assert_array_equal(found, model.consensus(news.corpus, votes))
+    hard = replace(votes, probability=np.empty(0, dtype=np.float32))
+    assert np.abs(found - loaded.consensus(news.corpus, hard)).max() > 0.01
+
+
+@pytest.mark.parametrize("label_prior", ["words", "base_rate"])
+def test_soft_votes_arrive_in_batches_and_from_new_annotators(label_prior: str) -> None:
+    news, votes = _soft_crowd(90)
+    model = CrowdPALDA(3, label_prior=label_prior, n_profiles=1, max_iter=3, tol=0.1, random_state=0, n_jobs=1)
+    model.fit(news.corpus.take(slice(60)), votes.take(slice(60)))
+    rest = votes.take(slice(60, 90))
+    model.partial_fit(news.corpus.take(slice(60, 90)), replace(rest, annotators=names_array(["a", "b", "c"])))
+    assert model.consensus_.shape == (90, 10)
+    assert len(model.annotators_) == 6
+
+
+@pytest.mark.parametrize("kind", ["calibrated", "overconfident", "underconfident", "useless"])
+def test_simulated_confidences_are_what_they_are_called(kind: str) -> None:
+    labels = (np.random.default_rng(0).random((4000, 2)) < 0.5).astype(np.int8)
+    votes, _ = simulate.crowd(labels, [0.7, 0.8, 0.9], votes_per_doc=3, seed=0)
+    soft = simulate.confidences(votes, labels, kind, seed=1)
+    np.testing.assert_array_equal(soft.value, votes.value)
+    stated = soft.probability.astype(float)
+    present = labels[votes.doc, votes.label]
+    certain = np.where(votes.value == 1, stated, 1 - stated)
+    right = present == votes.value
+    gaps = []
+    for low, high in ((0.5, 0.7), (0.7, 0.9), (0.9, 0.99)):
+        inside = (certain > low) & (certain < high)
+        gaps.append(certain[inside].mean() - right[inside].mean())
+    if kind == "calibrated":
+        assert np.abs(gaps).max() < 0.03
+    elif kind == "overconfident":
+        assert max(gaps) > 0.05
+    elif kind == "underconfident":
+        assert min(gaps) < -0.05
+    for who in range(3):
+        mine = votes.annotator == who
+        difference = certain[mine & right].mean() - certain[mine & ~right].mean()
+        assert difference < 0.03 if kind == "useless" else difference > 0.05
+    with pytest.raises(DataError, match="2 kinds"):
+        simulate.confidences(votes, labels, ["none", "none"])

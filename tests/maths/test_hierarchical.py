@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.optimize import check_grad
+from scipy.special import polygamma
 
 from palda import aggregate, metrics, simulate
 from palda.models.crowd import (
@@ -20,7 +21,15 @@ from palda.models.crowd import (
     start_label_probs,
     start_state,
 )
-from palda.models.crowd.rate_effects import VoteCells, _derivatives, _objective, _recentred, improved_effects
+from palda.models.crowd.pool import trigamma
+from palda.models.crowd.rate_effects import (
+    VoteCells,
+    _derivatives,
+    _objective,
+    _recentred,
+    _strength_slope,
+    improved_effects,
+)
 
 RNG = np.random.default_rng(3)
 COUNTS = RNG.poisson(RNG.gamma(1.0, 5.0, (6, 4, 2, 2))).astype(float)
@@ -61,7 +70,7 @@ def test_slope_of_the_strength_is_that_of_the_votes() -> None:
     higher, lower = (replace(effects, strength=effects.strength * np.exp([sign * h, 0.0])) for sign in (1, -1))
     prior = -np.log(effects.strength[0] / 50.0) / 4.0
     numeric = (_objective(higher, CELLS) - _objective(lower, CELLS)) / (2 * h) - prior
-    assert CELLS.sum_all(_derivatives(effects, CELLS).strength_slope)[0] == pytest.approx(numeric, rel=1e-5)
+    assert _strength_slope(effects, CELLS)[0] == pytest.approx(numeric, rel=1e-5)
 
 
 @pytest.mark.parametrize("families", [False, True], ids=["no families", "families"])
@@ -89,6 +98,11 @@ def test_em_never_lowers_its_objective(behaviour: str) -> None:
     found = fit_crowd(cut_votes(votes, unknown), start_state(belief, guess), settings)
     falls = np.diff(found.log_likelihoods) / abs(found.log_likelihoods[-1])
     assert falls.min() > -1e-12
+
+
+def test_trigamma_has_eleven_digits() -> None:
+    points = np.concatenate((np.geomspace(1e-3, 1e6, 500), [0.5, 1.0, 7.0, 8.0]))
+    np.testing.assert_allclose(trigamma(points), polygamma(1, points), rtol=1e-11)
 
 
 def rates_error(found: np.ndarray, truth: np.ndarray) -> float:

@@ -8,24 +8,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from palda import metrics, simulate
+from palda import aggregate, metrics, simulate
 from palda.data import Votes
 from palda.errors import DataError
 from palda.models.crowd import (
     Changes,
     CrowdSettings,
     TwoCoinModel,
+    confirmed_changes,
     count_votes,
     cut_votes,
     find_changes,
     fit_crowd,
     initial_label_probs,
+    label_posterior,
     periods_predict_better,
     quality_over_time,
     split_periods,
+    start_levels,
     start_state,
+    with_profiles,
 )
-from palda.models.crowd.judged_documents import judged_documents
+from palda.models.crowd.judged_documents import _ScoredVotes, judged_documents
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -146,6 +150,19 @@ def test_an_annotator_who_turns_to_answering_no_gets_worse_although_more_votes_a
     assert changes.informedness_after[0] < 0.1 < 0.5 < changes.informedness_before[0]
 
 
+def test_annotators_who_change_together_do_not_make_others_seem_to_change() -> None:
+    """The consensus of constant rates is too certain after the change, which the second search corrects."""
+    n_flagged = np.zeros(2, dtype=int)
+    for seed in range(3):
+        votes, _ = crowd_with_changes(votes_per_doc=3, seed=seed)
+        fit = fitted(votes)
+        confirmed = confirmed_changes(votes, unknown(votes), fit, SETTINGS)
+        assert set(range(N_CHANGED)) <= set(confirmed.annotator.tolist())
+        searches = find_changes(votes, fit.label_probs, fit.state.belief), confirmed
+        n_flagged += [len({k for k in found.annotator.tolist() if k >= N_CHANGED}) for found in searches]
+    assert n_flagged[1] <= min(n_flagged[0], 1)
+
+
 def test_votes_without_times_have_no_changes_and_no_curves(changed: tuple[Votes, NDArray[np.int8]]) -> None:
     votes = replace(changed[0], time=np.empty(0))
     fit = fitted(votes)
@@ -182,6 +199,39 @@ def test_a_document_judged_with_gold_labels_counts_as_certain(changed: tuple[Vot
     present = truth[votes.doc, votes.label] == 1
     assert documents.rates[7, 1] == pytest.approx(correct[own & present].mean(), abs=0.01)
     assert documents.rates[7, 0] == pytest.approx(correct[own & ~present].mean(), abs=0.01)
+
+
+@pytest.mark.parametrize("soft", [False, True], ids=["hard votes", "soft votes"])
+def test_a_vote_is_compared_with_the_consensus_without_it(soft: bool) -> None:
+    """Exactly, with several label-set profiles and stated probabilities."""
+    annotators = simulate.annotators([0.9, 0.8, 0.7, 0.6], n_classes=N_CLASSES)
+    votes = simulate.drifting_votes(truth_of(200), annotators, annotators, votes_per_doc=3)
+    if soft:
+        strength = np.random.default_rng(0).uniform(0.5, 1.0, len(votes))
+        votes = replace(votes, probability=np.where(votes.value == 1, strength, 1 - strength).astype(np.float32))
+    single = fit_crowd(
+        cut_votes(votes, unknown(votes)),
+        replace(start_of(votes), belief=replace(start_of(votes).belief, levels=start_levels(votes))),
+        SETTINGS,
+    )
+    state = with_profiles(cut_votes(votes, unknown(votes)), single, 3, SETTINGS, 0).state
+    probs = label_posterior(votes, unknown(votes), state, SETTINGS)
+    (block,) = _ScoredVotes(votes, probs, state.belief).blocks()
+    for row in (0, 7, 1000, len(votes) - 1):
+        others = votes.select(np.arange(len(votes)) != row)
+        without = label_posterior(others, unknown(votes), state, SETTINGS)[votes.doc[row], votes.label[row]]
+        assert block.present[row] == pytest.approx(without, abs=1e-7)
+        assert abs(without - probs[votes.doc[row], votes.label[row]]) > 1e-9
+
+
+def test_changes_are_found_and_used_by_default() -> None:
+    votes, truth = crowd_with_changes(votes_per_doc=3)
+    found, constant = (aggregate(votes, n_profiles=1, drift=drift) for drift in (True, False))
+    assert found.changes["annotator"].tolist() == votes.annotators[:N_CHANGED].tolist()
+    assert not len(constant.changes)
+    scores = [metrics.micro_f1(truth, result.consensus > 0.5) for result in (found, constant)]
+    assert scores[0] > scores[1] + 0.005
+    assert len(found.annotator_quality) == votes.n_annotators
 
 
 def test_curves_show_the_share_of_correct_votes_within_their_band(changed: tuple[Votes, NDArray[np.int8]]) -> None:

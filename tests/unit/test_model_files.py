@@ -129,6 +129,8 @@ CROWD = {"consensus", "vote_counts", "vote_log_likelihoods"}
 CROWD |= {f"annotators.{name}" for name in ("posterior", "pool", "own")}
 EFFECTS = ("centre", "families", "annotators", "classes", "strength", "spreads", "family_of")
 CROWD |= {f"annotators.effects.{name}" for name in EFFECTS}
+CROWD |= {f"vote_share.{name}" for name in ("slope", "offset", "limit", "strength", "n_yes", "n_votes")}
+SHARES_WITHOUT_CLASSIFIER = {"vote_share.probs"}
 PROFILES = {f"{part}.{name}" for part in ("for_votes", "for_words") for name in ("weights", "rates", "base", "mixture")}
 RECALIBRATION = {f"for_words.{name}" for name in ("slope", "offset", "limit")}
 LEARNED = PROFILES | {"out_of_fold_probs"}
@@ -151,7 +153,7 @@ CROWD_STATE = STATE | {"annotators", "doc_ids"}
         (PALDA, {"label_prior": "base_rate", "smoothing": False}, PARAMS, STATE),
         (CrowdPALDA, {"label_prior": "words"}, PARAMS | SMOOTHED | LEARNED | LOGISTIC | WORDS | CROWD, CROWD_STATE),
         (CrowdPALDA, {"label_prior": "topics"}, PARAMS | SMOOTHED | LEARNED | LOGISTIC | TOPICS | CROWD, CROWD_STATE),
-        (CrowdPALDA, {"label_prior": "base_rate"}, PARAMS | SMOOTHED | CROWD, CROWD_STATE),
+        (CrowdPALDA, {"label_prior": "base_rate"}, PARAMS | SMOOTHED | CROWD | SHARES_WITHOUT_CLASSIFIER, CROWD_STATE),
     ],
     ids=["stacked", "unsmoothed base rate", "words", "topics", "base rate"],
 )

@@ -32,7 +32,7 @@ _OPTIONS = {
     "label_config": "--label-config", "ground_truth": "--ground-truth", "predictions": "--predictions",
     "prelabelled": "--prelabelled",
 }  # fmt: skip
-_ROLES = ("annotator", "label", "labels", "value", "time")
+_ROLES = ("annotator", "label", "labels", "value", "probability", "confidence", "time", "kind", "family")
 _PYTHON_ARGUMENT = re.compile(rf"\b({'|'.join((*_OPTIONS, *_ROLES))})=(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[\w.]*)")
 
 

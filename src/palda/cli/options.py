@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from palda.data import TextWords, ValueWords
 
 _FILES, MODEL, _WORDS, RUN = "Files", "Model", "Words", "Running"
-_ROLES = ("annotator", "label", "labels", "value", "time")
+_ROLES = ("annotator", "label", "labels", "value", "probability", "confidence", "time", "kind", "family")
 
 
 FileFormat: TypeAlias = Literal["auto", "table", "labelstudio", "doccano", "prodigy", "mturk", "toloka"]
@@ -56,6 +56,8 @@ Gold = Annotated[
     option("Known labels: a table like the votes, without annotators.", "--gold", show_default="none"),
 ]
 Annotators = Annotated[AnnotatorModel, option("Annotator model.", panel=MODEL)]
+NoCopies = Annotated[bool, flag("Do not search annotators who repeat each other's votes.", "--no-copies", panel=MODEL)]
+NoDrift = Annotated[bool, flag("Do not search changes of annotators' rates over time.", "--no-drift", panel=MODEL)]
 Force = Annotated[bool, flag("Overwrite existing files.", "--force")]
 SpreadsheetSafe = Annotated[
     bool,
@@ -145,7 +147,7 @@ def target_options(
         raise typer.BadParameter("--spreadsheet-safe is for CSV; add --csv or -o FILE.csv")
     if output is not None:
         return Target.file(output, force=force, spreadsheet_safe=spreadsheet_safe)
-    return Target(None, "json" if as_json else "csv" if as_csv else "text", spreadsheet_safe=spreadsheet_safe)
+    return Target(None, "json" if as_json else "csv" if as_csv else "text", force, spreadsheet_safe)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from palda.data.columns import (
 from palda.data.documents import Corpus, Counts, Dataset, Documents, Values
 from palda.data.frozen_arrays import Array, Frozen, Rows, Strings, freeze_fields, names_array, selection
 from palda.data.row_blocks import (
+    ConvertedVotes,
     CountRows,
     VoteRows,
     count_blocks,
@@ -64,6 +65,7 @@ __all__ = [
     "AnnotatorTraits",
     "Array",
     "ArraySpec",
+    "ConvertedVotes",
     "Corpus",
     "CountRows",
     "Counts",

@@ -6,7 +6,8 @@ provide that, and so do those of a shard folder, which are never in memory as a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, cast
 
@@ -14,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -188,6 +189,44 @@ class VoteSubset:
         return self.source.take(self.rows[rows])
 
 
+@dataclass(frozen=True, eq=False)
+class ConvertedVotes(VoteSubset):
+    """Stored votes that are converted when they are read; ``convert`` keeps documents and classes.
+
+    ``doc_starts`` are those of the stored votes.
+    """
+
+    convert: Callable[[Votes], Votes]
+
+    @cached_property
+    def _no_votes(self) -> Votes:
+        return self.take(slice(0, 0))
+
+    @property
+    def n_annotators(self) -> int:
+        """Number of annotators after conversion."""
+        return self._no_votes.n_annotators
+
+    @property
+    def annotators(self) -> Strings:
+        """Names of the annotators after conversion."""
+        return self._no_votes.annotators
+
+    @property
+    def annotator_kinds(self) -> Strings:
+        """Kinds of the annotators after conversion."""
+        return self._no_votes.annotator_kinds
+
+    @property
+    def annotator_families(self) -> Strings:
+        """Families of the annotators after conversion."""
+        return self._no_votes.annotator_families
+
+    def take(self, rows: Rows) -> Votes:
+        """Some of them, converted, in memory."""
+        return self.convert(super().take(rows))
+
+
 def _starts(starts: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate(([0], np.cumsum(starts[rows + 1] - starts[rows])))
 
@@ -204,7 +243,7 @@ def take_votes(votes: VoteRows, rows: NDArray[np.int64]) -> VoteRows:
     from palda.data.votes import Votes
 
     if isinstance(votes, VoteSubset):
-        return VoteSubset(votes.source, votes.rows[rows])
+        return replace(votes, rows=votes.rows[rows])
     return votes.take(rows) if isinstance(votes, Votes) else VoteSubset(votes, rows)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -14,19 +14,23 @@ from sklearn.utils._param_validation import Interval
 from palda.engine import Threads, resolve_n_jobs
 from palda.errors import DataError
 from palda.estimators.inputs import as_votes, gold_table
+from palda.estimators.inverted_classes import warn_of_inverted_classes
 from palda.estimators.parameters import ANNOTATOR_MODELS, check_parameters
 from palda.models.crowd import (
+    AnnotatorHistory,
     CrowdSettings,
     CrowdState,
+    belief_from_labels,
     choose_n_profiles,
     count_votes,
     cut_votes,
+    find_vote_sources,
     fit_crowd,
     initial_label_probs,
     parse_annotator_prior,
     quality_table,
+    start_belief,
     start_label_probs,
-    start_levels,
     start_state,
     summarize_annotators,
     with_profiles,
@@ -61,6 +65,10 @@ class Aggregation:
         Document ids.
     classes : ndarray of shape (n_classes,)
         Class names.
+    copies : DataFrame
+        Annotators who repeat each other's votes, with the columns of ``CrowdPALDA.copies_``.
+    changes : DataFrame
+        Changes of annotators' rates over time, with the columns of ``CrowdPALDA.changes_``.
     """
 
     consensus: Array
@@ -70,6 +78,8 @@ class Aggregation:
     converged: bool
     doc_ids: Strings
     classes: Strings
+    copies: pd.DataFrame
+    changes: pd.DataFrame
 
     @property
     def n_iter(self) -> int:
@@ -111,6 +121,8 @@ def aggregate(
     gold: Any = None,
     annotator_prior: Any = None,
     *,
+    copies: bool = True,
+    drift: bool = True,
     max_iter: int = 500,
     tol: float = 1e-6,
     n_jobs: int | None = None,
@@ -139,6 +151,11 @@ def aggregate(
     annotator_prior : DataFrame or mapping, default=None
         Earlier knowledge of annotators: ``annotator_quality`` of an earlier result, or a mapping from annotator to
         quality or to (sensitivity, specificity).
+    copies : bool, default=True
+        Whether annotators who repeat each other's votes are searched; a group of them then votes as one.
+    drift : bool, default=True
+        Whether changes of annotators' rates over time are searched, if votes have times. An annotator then has rates
+        per period where that predicts held-out votes better.
     max_iter : int, default=500
         Maximum number of iterations of EM.
     tol : float, default=1e-6
@@ -169,6 +186,7 @@ def aggregate(
     [1.0, 0.0, 1.0]
     """
     parameters: dict[str, Any] = {"annotators": annotators, "n_profiles": n_profiles, "max_iter": max_iter, "tol": tol}
+    parameters |= {"copies": copies, "drift": drift}
     parameters |= {"n_jobs": n_jobs, "random_state": random_state}
     own = {"tol": [Interval(Real, 0, 1, closed="both")], "random_state": [Interval(Integral, 0, None, closed="left")]}
     check_parameters("aggregate", parameters, **own)
@@ -180,10 +198,13 @@ def aggregate(
         )
     settings = CrowdSettings(ANNOTATOR_MODELS[annotators](), max_iter, tol, Threads(resolve_n_jobs(n_jobs)))
     known = gold_table(gold, given)
-    start = _start(given, known, settings, annotator_prior)
+    guess = initial_label_probs(given, known)
+    sources = find_vote_sources(given, known, guess, settings, copies=copies, drift=drift, seed=random_state)
+    voted = sources.convert(given) if sources else given
+    start = _start(voted, known, initial_label_probs(voted, known) if sources else guess, settings, annotator_prior)
     if n_profiles == "auto":
-        n_profiles = choose_n_profiles(given, known, start, settings, seed=random_state)
-    shards = cut_votes(given, known)
+        n_profiles = choose_n_profiles(voted, known, start, settings, seed=random_state)
+    shards = cut_votes(voted, known)
     result = fit_crowd(shards, start, settings)
     if int(n_profiles) > 1:
         several = with_profiles(shards, result, int(n_profiles), settings, random_state)
@@ -191,27 +212,35 @@ def aggregate(
     if not result.converged:
         message = f"EM did not converge in {max_iter} iterations; raise max_iter or tol"
         warnings.warn(message, ConvergenceWarning, stacklevel=2)
+    belief, counts = result.state.belief, result.vote_counts
+    if sources:  # annotators on their own, without the groups and periods that the consensus is made of
+        model, history = settings.annotators, _history(annotator_prior, given)
+        belief, counts = belief_from_labels(
+            model, given, result.label_probs, model.start(given.n_annotators, given.n_classes, history)
+        )
+    warn_of_inverted_classes(belief, counts, given.classes, known)
     return Aggregation(
         consensus=result.label_probs,
-        annotator_quality=quality_table(
-            summarize_annotators(result.state.belief, result.vote_counts), given.annotators
-        ),
+        annotator_quality=quality_table(summarize_annotators(belief, counts), given.annotators),
         profiles=result.state.profiles,
         log_likelihoods=result.log_likelihoods,
         converged=result.converged,
         doc_ids=given.doc_ids,
         classes=given.classes,
+        copies=sources.copies_table(given.annotators),
+        changes=sources.changes.to_frame(given.annotators),
     )
 
 
-def _start(votes: Votes, known: NDArray[np.int8], settings: CrowdSettings, prior: Any) -> CrowdState:
-    """First state of EM: annotators from ``prior`` if given, else from the initial labels."""
-    model = settings.annotators
-    probs = start_label_probs(votes, known, initial_label_probs(votes, known), settings)
-    if prior is not None:
-        history = parse_annotator_prior(prior, votes.annotators)
-        belief = model.start(votes.n_annotators, votes.n_classes, history)
-    else:
-        counts = count_votes(model, votes, probs)
-        belief = model.update(counts, model.start(votes.n_annotators, votes.n_classes))
-    return start_state(replace(belief, levels=start_levels(votes)), probs)
+def _history(annotator_prior: Any, votes: Votes) -> AnnotatorHistory | None:
+    return None if annotator_prior is None else parse_annotator_prior(annotator_prior, votes.annotators)
+
+
+def _start(
+    votes: Votes, known: NDArray[np.int8], guess: Array, settings: CrowdSettings, annotator_prior: Any
+) -> CrowdState:
+    """First state of EM: annotators from ``annotator_prior`` if given, else from the initial labels."""
+    model, history = settings.annotators, _history(annotator_prior, votes)
+    belief = start_belief(model, votes, history)
+    probs = start_label_probs(votes, known, guess, settings)
+    return start_state(belief if history else model.update(count_votes(model, votes, probs), belief), probs)

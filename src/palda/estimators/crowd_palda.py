@@ -9,26 +9,33 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from palda.data import Corpus, names_array
-from palda.estimators.base import TopicEstimator
+from palda.engine import Threads, add_prefix, resolve_n_jobs, strip_prefix
 from palda.estimators.inputs import as_votes, gold_table, known_votes, new_votes
+from palda.estimators.inverted_classes import warn_of_inverted_classes
 from palda.estimators.parameters import ANNOTATOR_MODELS
+from palda.estimators.vote_shares import VoteShareEstimator
 from palda.io import ShardFolder
 from palda.models.crowd import (
+    CrowdSettings,
     CrowdState,
     ProfilePrior,
     PublishedCoin,
+    VoteSources,
+    belief_from_labels,
     count_votes,
     expected_gain,
+    find_vote_sources,
     initial_label_probs,
     label_posterior,
+    no_sources,
     parse_annotator_prior,
     quality_table,
     rates_by_class,
-    start_levels,
+    start_belief,
     summarize_annotators,
     typical_rates,
 )
-from palda.models.topics import TrainingData, cut_shards, label_probs
+from palda.models.topics import TrainingData, belief_from_arrays, belief_to_arrays, cut_shards, label_probs
 from palda.training import Batch, RevisitedDocuments
 
 if TYPE_CHECKING:
@@ -40,10 +47,10 @@ if TYPE_CHECKING:
 
     from palda.data import Array, VoteRows, Votes
     from palda.estimators.checkpoint import Checkpoint
-    from palda.models.crowd import AnnotatorBelief, AnnotatorModel
+    from palda.models.crowd import AnnotatorBelief, AnnotatorHistory, AnnotatorModel
 
 
-class CrowdPALDA(TopicEstimator):
+class CrowdPALDA(VoteShareEstimator):
     """Multi-label classifier, topic model and annotator model for documents labelled by a crowd (ML-PA-LDA-C).
 
     The model of :class:`~palda.PALDA` with unknown labels. An annotator reports each class of a document correctly with
@@ -64,6 +71,11 @@ class CrowdPALDA(TopicEstimator):
         Annotator model. ``"auto"``: sensitivity and specificity per annotator and class, partially pooled; the votes
         decide how much they differ by class. ``"two_coin"``: the same for all classes. ``"one_coin"``: one rate for
         both, as published. ``"per_class"``: per annotator and class, pooled within each class only.
+    copies : bool, default=True
+        Whether annotators who repeat each other's votes are searched; a group of them then votes as one.
+    drift : bool, default=True
+        Whether changes of annotators' rates over time are searched, if votes have times. An annotator then has rates
+        per period where that predicts held-out votes better.
     inference : {"joint", "mean_field"}, default="joint"
         Variational family of the topic model.
     absence : {"shared", "per_class"}, default="shared"
@@ -105,6 +117,8 @@ class CrowdPALDA(TopicEstimator):
         Ids of the training documents.
     consensus_ : ndarray of shape (n_documents, n_classes)
         Probability of each label of the training documents, given words, votes and gold labels.
+    vote_share_ : ndarray of shape (n_documents, n_classes)
+        Share of people who would say that a class is present, for the training documents.
     vote_log_likelihoods_ : ndarray of shape (n_rounds,)
         Log-likelihood of held-out votes after each round of training; empty for base rates.
 
@@ -125,13 +139,15 @@ class CrowdPALDA(TopicEstimator):
     ['reliable', 'reliable', 'noisy', 'adversarial']
     """
 
-    _published: ClassVar[dict[str, Any]] = TopicEstimator._published | {"annotators": "one_coin"}  # noqa: SLF001
+    _published: ClassVar[dict[str, Any]] = VoteShareEstimator._published | {"annotators": "one_coin", "copies": False}  # noqa: SLF001
 
     def __init__(
         self,
         n_topics: int | Literal["auto"] = "auto",
         *,
         annotators: str = "auto",
+        copies: bool = True,
+        drift: bool = True,
         inference: str = "joint",
         absence: str = "shared",
         label_prior: Any = "stacked",
@@ -149,6 +165,8 @@ class CrowdPALDA(TopicEstimator):
     ) -> None:
         self.n_topics = n_topics
         self.annotators = annotators
+        self.copies = copies
+        self.drift = drift
         self.inference = inference
         self.absence = absence
         self.label_prior = label_prior
@@ -218,13 +236,27 @@ class CrowdPALDA(TopicEstimator):
             given = as_votes(votes, _ids_of(X, doc_ids), counts.shape[0])
         known = gold_table(gold, given)
         model = self._annotator_model()
-        history = None if annotator_prior is None else parse_annotator_prior(annotator_prior, given.annotators)
-        belief = replace(model.start(given.n_annotators, given.n_classes, history), levels=start_levels(given))
-        data = TrainingData(counts, known, initial_label_probs(given, known), given, belief)
+        self._sources = self._found_sources(given, known, model)
+        voted = self._sources.votes(given)
+        belief = start_belief(model, voted, _history(annotator_prior, voted))
+        data = TrainingData(counts, known, initial_label_probs(voted, known), voted, belief)
         self.classes_, self.annotators_, self.doc_ids_ = given.classes, given.annotators, given.doc_ids
         self.consensus_, self.vote_log_likelihoods_ = self._train(data, model, checkpoint)
-        self._vote_counts = count_votes(model, given, self.consensus_)
+        self._vote_counts = count_votes(model, voted, self.consensus_)
+        self._individuals = None
+        if self._sources:
+            belief = start_belief(model, given, _history(annotator_prior, given))
+            self._individuals = belief_from_labels(model, given, self.consensus_, belief)
+        self._learn_vote_shares(counts, given)
+        warn_of_inverted_classes(*self._reported, self.classes_, known)
         return self
+
+    def _found_sources(self, votes: VoteRows, known: NDArray[np.int8], model: AnnotatorModel) -> VoteSources:
+        if isinstance(model, PublishedCoin):
+            return no_sources(votes.n_annotators)
+        settings = CrowdSettings(model, engine=Threads(resolve_n_jobs(self.n_jobs)))
+        guess = initial_label_probs(votes, known)
+        return find_vote_sources(votes, known, guess, settings, copies=self.copies, drift=self.drift)
 
     def partial_fit(self, X: Any, votes: Any, gold: Any = None, doc_ids: Iterable[object] | None = None) -> Self:
         """Update the model with a new batch of documents and votes; the first call is a ``fit``.
@@ -264,19 +296,29 @@ class CrowdPALDA(TopicEstimator):
         known = gold_table(gold, given)
         revisited = None
         if len(seen):
-            revisited = RevisitedDocuments(given.take(seen), self.consensus_[positions], known[seen])
+            votes_seen = self._sources.convert(given.take(seen))
+            revisited = RevisitedDocuments(votes_seen, self.consensus_[positions], known[seen])
         n_new_annotators = given.n_annotators - len(self.annotators_)
-        self._params = replace(self._params, annotators=self._belief.with_new_annotators(n_new_annotators))
-        no_votes = np.zeros((n_new_annotators, *self._vote_counts.shape[1:]))
-        batch = Batch(counts[new], known[new], given.take(new))
-        vote_counts = np.concatenate((self._vote_counts, no_votes))
-        result = self._update(batch, self._annotator_model(), vote_counts, revisited)
+        self._sources, order = self._sources.with_new_annotators(n_new_annotators)
+        belief = self._belief.with_new_annotators(n_new_annotators).take(order)
+        self._params = replace(self._params, annotators=belief)
+        batch = Batch(counts[new], known[new], self._sources.convert(given.take(new)))
+        vote_counts = _with_rows(self._vote_counts, n_new_annotators)[order]
+        model = self._annotator_model()
+        result = self._update(batch, model, vote_counts, revisited)
         self._vote_counts = result.state.vote_counts
+        if self._individuals is not None:
+            own, own_counts = self._individuals
+            labels = np.empty((given.n_docs, given.n_classes))
+            labels[new], labels[seen] = result.label_probs, result.revisited_probs
+            own_counts = _with_rows(own_counts, n_new_annotators) + count_votes(model, given, labels)
+            self._individuals = model.update(own_counts, own.with_new_annotators(n_new_annotators)), own_counts
         consensus = self.consensus_.copy()
         consensus[positions] = result.revisited_probs
         self.consensus_ = np.concatenate((consensus, result.label_probs))
         self.doc_ids_ = names_array([*self.doc_ids_, *given.doc_ids[new]])
         self.annotators_ = given.annotators
+        self._update_vote_shares(counts, given, new, seen, positions)
         return self
 
     def _annotator_model(self) -> AnnotatorModel:
@@ -297,7 +339,33 @@ class CrowdPALDA(TopicEstimator):
         ``high``; ``sensitivity``, ``specificity``, ``informedness``; ``n_votes``; ``verdict``; ``informedness_low``,
         ``informedness_high``; ``n_present`` (expected number of votes on labels that are present).
         """
-        return quality_table(summarize_annotators(self._belief, self._vote_counts), self.annotators_)
+        return quality_table(summarize_annotators(*self._reported), self.annotators_)
+
+    @property
+    def copies_(self) -> pd.DataFrame:
+        """Annotators who repeat each other's votes, one row per member of a group; the group votes as one.
+
+        Columns: ``group``; ``annotator``; ``copy_share`` (share of repeated votes); ``agreement`` of two members, and
+        ``expected_agreement`` if they were independent given the labels; ``n_common`` (common judgements).
+        """
+        check_is_fitted(self)
+        return self._sources.copies_table(self.annotators_)
+
+    @property
+    def changes_(self) -> pd.DataFrame:
+        """Changes of annotators' rates over time, one row per change; empty if votes have no times.
+
+        Columns: ``annotator``; ``time`` in seconds since 1970; ``kind`` ("worse" or "better"); ``p_value``;
+        ``n_before`` and ``n_after`` (judged documents); ``quality_before`` and ``quality_after`` with 95% intervals
+        (``..._low``, ``..._high``); ``informedness_before`` and ``informedness_after``.
+        """
+        check_is_fitted(self)
+        return self._sources.changes.to_frame(self.annotators_)
+
+    @property
+    def _reported(self) -> tuple[AnnotatorBelief, Array]:
+        """Beliefs about annotators and their vote counts; those of the sources if they are the same."""
+        return (self._belief, self._vote_counts) if self._individuals is None else self._individuals
 
     @property
     def annotator_rates_by_class_(self) -> pd.DataFrame:
@@ -306,7 +374,7 @@ class CrowdPALDA(TopicEstimator):
         They differ between classes with ``annotators="auto"`` and ``"per_class"``; other models repeat the rates of the
         annotator.
         """
-        return rates_by_class(self._belief, self.annotators_, self.classes_)
+        return rates_by_class(self._reported[0], self.annotators_, self.classes_)
 
     def consensus(self, X: Any, votes: Any, doc_ids: Iterable[object] | None = None) -> Array:
         """Label probabilities of new documents, from their words and votes.
@@ -329,7 +397,9 @@ class CrowdPALDA(TopicEstimator):
         belief = self._belief
         counts = self._counts(X, reset=False)
         given = known_votes(votes, _ids_of(X, doc_ids), counts.shape[0], self.classes_, self.annotators_)
-        belief = belief.with_new_annotators(given.n_annotators - len(self.annotators_))
+        n_new_annotators = given.n_annotators - len(self.annotators_)
+        sources, order = self._sources.with_new_annotators(n_new_annotators)
+        belief, given = belief.with_new_annotators(n_new_annotators).take(order), sources.convert(given)
         unknown = np.full((given.n_docs, given.n_classes), -1, dtype=np.int8)
         model = self._annotator_model()
         with self._em_settings(model) as settings:
@@ -385,14 +455,35 @@ class CrowdPALDA(TopicEstimator):
             "vote_counts": self._vote_counts,
             "vote_log_likelihoods": self.vote_log_likelihoods_,
         }
+        arrays |= self._vote_share_arrays(arrays) | add_prefix("sources", self._sources.arrays())
+        if self._individuals is not None:
+            belief, counts = self._individuals
+            arrays |= add_prefix("individuals", {**belief_to_arrays(belief), "counts": counts})
         state |= {"annotators": self.annotators_.tolist(), "doc_ids": self.doc_ids_.tolist()}
 
     def _take_state(self, arrays: dict[str, NDArray[Any]], state: dict[str, Any]) -> None:
         self.consensus_ = arrays["consensus"]
         self._vote_counts = arrays["vote_counts"]
         self.vote_log_likelihoods_ = arrays["vote_log_likelihoods"]
+        self._take_vote_shares(arrays)
         self.annotators_ = names_array(state["annotators"])
         self.doc_ids_ = names_array(state["doc_ids"])
+        self._sources = VoteSources.from_arrays(strip_prefix("sources", arrays), len(self.annotators_))
+        own = strip_prefix("individuals", arrays)
+        belief = belief_from_arrays({name: array for name, array in own.items() if name != "counts"})
+        self._individuals = None if belief is None else (belief, own["counts"])
+        n_sources = len(self.annotators_) + self._sources.n_periods
+        if len(self._belief.posterior) != n_sources or bool(self._sources) != (belief is not None):
+            raise ValueError("the numbers of annotators differ")
+
+
+def _history(annotator_prior: Any, votes: VoteRows) -> AnnotatorHistory | None:
+    return None if annotator_prior is None else parse_annotator_prior(annotator_prior, votes.annotators)
+
+
+def _with_rows(counts: Array, n_new: int) -> Array:
+    """Counts with rows of zeros for new annotators."""
+    return np.concatenate((counts, np.zeros((n_new, *counts.shape[1:]))))
 
 
 def _ids_of(X: Any, doc_ids: Iterable[object] | None) -> Iterable[object] | None:

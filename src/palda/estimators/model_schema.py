@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from palda.data import ArraySpec, Schema, prefixed
 from palda.estimators.parameters import ANNOTATOR_MODELS, parameters_from_file
 from palda.io import WORDS_ARRAYS, check_words_state, has_array, json_rules
-from palda.models.classifier import CLASSIFIER_ARRAYS, COMBINATION_ARRAYS, EXTERNAL_ARRAYS
-from palda.models.crowd import HierarchicalModel
+from palda.models.classifier import CLASSIFIER_ARRAYS, COMBINATION_ARRAYS, EXTERNAL_ARRAYS, VOTE_SHARE_ARRAYS
+from palda.models.crowd import SOURCE_ARRAYS, HierarchicalModel
 from palda.models.topics import EVIDENCE_ARRAYS, PARAMS_ARRAYS, belief_arrays
 from palda.training import PAST_ARRAYS
 
@@ -108,10 +108,15 @@ def model_schema(state: Any) -> tuple[Schema, dict[str, int]]:
 def _crowd_arrays(settings: Mapping[str, Any]) -> Schema:
     model: Any = ANNOTATOR_MODELS[settings["annotators"]]
     rate_shape = ("classes",) * model.by_class + (2,) * model.by_state
+    belief = belief_arrays(rate_shape, has_effects=issubclass(model, HierarchicalModel))
+    counts = ArraySpec(("annotators", *rate_shape, 2), low=-_ROUNDING, high=_MAX_VOTES)
     return {
-        **prefixed("annotators", belief_arrays(rate_shape, has_effects=issubclass(model, HierarchicalModel))),
+        **prefixed("annotators", belief, own=["annotators", "families"]),  # of sources, which may be more
+        "vote_counts": replace(counts, shape=("annotators annotators", *rate_shape, 2)),
+        **prefixed("sources", SOURCE_ARRAYS),
+        **prefixed("individuals", {**belief, "counts": counts}, "individuals", own=["families"]),
         "consensus": ArraySpec(("documents", "classes"), low=-_ROUNDING, high=1.0 + _ROUNDING),
-        "vote_counts": ArraySpec(("annotators", *rate_shape, 2), low=-_ROUNDING, high=_MAX_VOTES),
         "vote_log_likelihoods": ArraySpec(("turns",), infinite=True),
+        **prefixed("vote_share", VOTE_SHARE_ARRAYS, group="vote share"),
         **_VOTES,
     }

@@ -57,6 +57,8 @@ class Parameter(NamedTuple):
 PARAMETERS = {
     "n_topics": Parameter([_COUNT, _AUTO]),
     "annotators": Parameter([StrOptions(set(ANNOTATOR_MODELS))], only_of="CrowdPALDA"),
+    "copies": Parameter(["boolean"], in_old_files=False, only_of="CrowdPALDA"),
+    "drift": Parameter(["boolean"], in_old_files=False, only_of="CrowdPALDA"),
     "inference": Parameter([StrOptions({"joint", "mean_field"})]),
     "absence": Parameter([StrOptions({"shared", "per_class"})], in_old_files="per_class"),
     "label_prior": Parameter(

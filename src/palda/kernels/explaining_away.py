@@ -13,7 +13,7 @@ from numba import njit
 
 from palda.kernels.arrays import Bags, ClassWordProbs, PassLimits, WordEvidence
 from palda.kernels.compilation import helper
-from palda.kernels.loops import FAST, label_prob, spaced_zeros
+from palda.kernels.loops import FAST, label_prob, spaced_table, spaced_zeros
 from palda.kernels.special import log
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ def explain_away(
     max_words = 0
     for d in range(n_docs):
         max_words = max(max_words, bags.starts[d + 1] - bags.starts[d])
-    present = spaced_zeros((n_classes, max_words))
-    absent = spaced_zeros((n_classes, max_words))
-    counts = spaced_zeros((max_words,))
-    mixture = spaced_zeros((max_words,))
+    present = spaced_table(n_classes, max_words)
+    absent = spaced_table(n_classes, max_words)
+    counts = spaced_zeros(max_words)
+    mixture = spaced_zeros(max_words)
     for d in range(n_docs):
         probs = beliefs[d]
         for i in range(n_classes):

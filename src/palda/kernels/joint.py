@@ -6,6 +6,10 @@ they are multiplied by classes (maths, eq. 29), so that a pass over U distinct w
 A document has one row per class in the scratch arrays. If all classes share one absence prior, those that are known to
 be absent have equal posteriors in every pass, so that one row stands for all of them (maths, eq. 62): a pass then
 costs (rows + U)·T.
+
+Passes are short, so that what surrounds them counts. Functions are inlined and get whole arrays with indices, never
+views: Numba would count references to every view and to every array of a named tuple, one atomic operation each. Rows
+are padded to whole vectors (lanes.py).
 """
 
 from __future__ import annotations
@@ -15,10 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numba import njit
 
+from palda.kernels import lanes
 from palda.kernels.arrays import (
     EXTRAPOLATION_DAMPING,
     FIRST_EXTRAPOLATION,
     MAX_EXTRAPOLATION,
+    MIN_WORD_WEIGHT,
     Bags,
     Labels,
     PassLimits,
@@ -26,18 +32,8 @@ from palda.kernels.arrays import (
     Topics,
 )
 from palda.kernels.compilation import helper
-from palda.kernels.loops import (
-    FAST,
-    copy,
-    dots,
-    entries_with_mass,
-    label_bound,
-    label_prob,
-    log_norms,
-    spaced_zeros,
-    weighted_sum,
-)
-from palda.kernels.special import digamma, exp, exp_digamma, log_gamma
+from palda.kernels.loops import FAST, label_bound, label_prob, log_norms, spaced_table, spaced_zeros
+from palda.kernels.special import digamma, exp, exp_digamma, log, log_gamma
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,34 +41,39 @@ if TYPE_CHECKING:
     from palda.data import Array
 
 
-class _Scratch(NamedTuple):
-    """Arrays for one document, reused for the next. Rows are those of ``classes``; at most C of them are in use."""
+class _Words(NamedTuple):
+    """A document's words that belong to some topic. Three more may be read and written, as words are taken by fours."""
 
-    probs: Array  # Δ, (C,), one entry per class
-    classes: NDArray[np.int64]  # (C,): class of each row; the first absent class for the row that absent ones share
-    rows_of: NDArray[np.int64]  # (C,): row of each class
-    copies: Array  # (C,): number of classes that each row stands for
-    used: Array  # S that makes γ, (C, T)
-    pair_counts: Array  # S that q(u, z) makes, (C, T)
-    alpha: Array  # α of the known state, of "absent" if the label is unknown, (C, T)
-    theta: Array  # exp A, (C, T)
-    totals: Array  # exp -ψ(Σ_t γ_it) of known labels, (C,)
-    psi: Array  # ψ(γ) of the two states of a class, (2, T)
-    topic_sums: Array  # Σ_i exp A_it, (T,)
-    responses: Array  # R, (T,)
-    weights: Array  # b per word, (max words, T)
+    words: NDArray[np.int64]  # (max words,)
     counts: Array  # (max words,)
+    weights: Array  # b per word, (max words, width); 0 after the last topic
     norms: Array  # Σ_it exp(A_it) b_t per word, (max words,)
     shares: Array  # count / norm, (max words,)
+    topic_sums: Array  # Σ_i exp A_it, (width,)
+    responses: Array  # R, (width,)
+
+
+class _Rows(NamedTuple):
+    """A document's rows; at most C of them are in use. Columns after the last topic hold α = 1 and S = 0."""
+
+    classes: NDArray[np.int64]  # (C,): class of each row; the first absent class for the row that absent ones share
+    of_classes: NDArray[np.int64]  # (C,): row of each class
+    copies: Array  # (C,): number of classes that each row stands for
+    alpha: Array  # α of the known state, of "absent" if the label is unknown, (C, width)
+    alpha_totals: Array  # Σ_t α_t, (C,)
+    used: Array  # S that makes γ, (C, width)
+    counts: Array  # S that q(u, z) makes, (C, width)
+    theta: Array  # exp A, (C, width)
+    psi: Array  # ψ(γ) of the two states of a class, (2, width)
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
 def joint(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, pair_counts: Array) -> ShardResult:
     """E-step with q(λ) q(θ | λ) q(u, z) for every document of a shard (maths, eqs. 26-31)."""
     n_docs, n_classes = labels.known.shape
-    n_topics = topics.prior.shape[2]
-    word_counts = np.zeros(topics.word_weights.shape)
-    log_theta = np.zeros(topics.prior.shape)
+    prior, word_weights, n_topics = topics.prior, topics.word_weights, topics.prior.shape[2]
+    word_counts = np.zeros(word_weights.shape)
+    log_theta = np.zeros(prior.shape)
     n_blocks = np.zeros((n_classes, 2))
     label_probs = np.zeros((n_docs, n_classes))
     topic_counts = np.zeros((n_docs, n_topics))
@@ -82,282 +83,337 @@ def joint(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, pair_c
     max_words = 0
     for d in range(n_docs):
         max_words = max(max_words, bags.starts[d + 1] - bags.starts[d])
-    scratch = _new_scratch(max_words, n_classes, n_topics)
-    entries = np.zeros(max_words, dtype=np.int64)
-    prior_norms = log_norms(topics.prior)
+    words, rows = _new_scratch(max_words + 4, n_classes, n_topics)
+    prior_norms = log_norms(prior)
     for d in range(n_docs):
-        known, log_odds = labels.known[d], labels.log_odds[d]
-        n_words = entries_with_mass(bags, topics.word_weights, d, entries)
-        total = _gather_words(bags, entries, n_words, topics, scratch)
-        n_rows = _gather_rows(known, log_odds, topics, scratch)
-        if len(pair_counts) > 0:
-            _resume(pair_counts[d], n_rows, scratch)
-        else:
-            _start(topics.prior, n_rows, n_words, scratch)
+        n_words, total = _gather_words(bags, d, word_weights, words)
+        n_rows = _gather_rows(labels, d, topics, label_probs, rows)
         tolerance = limits.tolerance * max(total, 1.0)
         before = change = np.inf
         passes = 0
-        while change > tolerance and passes < limits.max_passes:
+        if len(pair_counts) > 0:
+            _resume(pair_counts, d, n_rows, rows)
+        else:
+            _start(prior, label_probs, d, n_rows, rows, words)
+            passes = -1  # no pass yet: words only follow from exp A
+        while passes < 0 or (change > tolerance and passes < limits.max_passes):
             passes += 1
-            ahead = 0.0
-            due = passes >= FIRST_EXTRAPOLATION and (passes - FIRST_EXTRAPOLATION) % 2 == 0
-            if limits.extrapolate and due and change < before:
-                ahead = min(EXTRAPOLATION_DAMPING * change / (before - change), MAX_EXTRAPOLATION)
-            _step(ahead, n_rows, scratch)
-            if not labels.fixed:
-                _update_labels(known, log_odds, topics.prior, prior_norms, n_rows, scratch)
-            _update_theta(known, topics.prior, n_rows, scratch)
-            before, change = change, _token_pass(n_rows, n_words, scratch)
+            if passes > 0:
+                ahead = 0.0
+                due = passes >= FIRST_EXTRAPOLATION and (passes - FIRST_EXTRAPOLATION) % 2 == 0
+                if limits.extrapolate and due and change < before:
+                    ahead = min(EXTRAPOLATION_DAMPING * change / (before - change), MAX_EXTRAPOLATION)
+                _step(ahead, n_rows, rows)
+                if not labels.fixed:
+                    _update_labels(labels, d, prior, prior_norms, n_rows, rows, label_probs)
+                _update_theta(labels, d, prior, label_probs, n_rows, rows, words)
+            latest = _token_pass(n_rows, n_words, rows, words)
+            if passes > 0:
+                before, change = change, latest
         n_passes += passes
         n_unconverged += change > tolerance
         bounds[d] = (
-            _token_bound(n_words, scratch)
+            _token_bound(n_words, words)
             - total * np.log(n_classes)
-            - _add_blocks(topics.prior, prior_norms, n_rows, scratch, log_theta, n_blocks)
-            + label_bound(log_odds, scratch.probs)
+            - _add_blocks(prior, prior_norms, label_probs, d, n_rows, rows, log_theta, n_blocks)
+            + label_bound(labels.log_odds, label_probs, d)
         )
-        copy(scratch.probs, label_probs[d])
-        _add_words(bags, entries, n_words, scratch, word_counts)
-        _add_topics(n_rows, scratch, topic_counts[d])
+        _add_counts(n_words, words, n_rows, rows, d, word_counts, topic_counts)
         if len(pair_counts) > 0:
-            _keep(scratch, pair_counts[d])
+            _keep(rows, pair_counts, d)
     return ShardResult(word_counts, log_theta, n_blocks, label_probs, topic_counts, bounds, n_passes, n_unconverged)
 
 
 @helper()
-def _new_scratch(max_words: int, n_classes: int, n_topics: int) -> _Scratch:
-    return _Scratch(
-        spaced_zeros((n_classes,)),
-        np.zeros(n_classes, dtype=np.int64),
-        np.zeros(n_classes, dtype=np.int64),
-        spaced_zeros((n_classes,)),
-        spaced_zeros((n_classes, n_topics)),
-        spaced_zeros((n_classes, n_topics)),
-        spaced_zeros((n_classes, n_topics)),
-        spaced_zeros((n_classes, n_topics)),
-        spaced_zeros((n_classes,)),
-        spaced_zeros((2, n_topics)),
-        spaced_zeros((n_topics,)),
-        spaced_zeros((n_topics,)),
-        spaced_zeros((max_words, n_topics)),
-        spaced_zeros((max_words,)),
-        spaced_zeros((max_words,)),
-        spaced_zeros((max_words,)),
+def _new_scratch(max_words: int, n_classes: int, n_topics: int) -> tuple[_Words, _Rows]:
+    width = (n_topics + lanes.WIDTH - 1) // lanes.WIDTH * lanes.WIDTH
+    words = _Words(
+        np.zeros(max_words, dtype=np.int64),
+        spaced_zeros(max_words),
+        spaced_table(max_words, width),
+        spaced_zeros(max_words),
+        spaced_zeros(max_words),
+        spaced_zeros(width),
+        spaced_zeros(width),
     )
+    rows = _Rows(
+        np.zeros(n_classes, dtype=np.int64),
+        np.zeros(n_classes, dtype=np.int64),
+        spaced_zeros(n_classes),
+        spaced_table(n_classes, width),
+        spaced_zeros(n_classes),
+        spaced_table(n_classes, width),
+        spaced_table(n_classes, width),
+        spaced_table(n_classes, width),
+        spaced_table(max(n_classes, 2), width),
+    )
+    for row in range(n_classes):
+        for t in range(width):
+            rows.alpha[row, t] = 1.0
+    return words, rows
 
 
-@helper(fastmath=FAST)
-def _gather_words(bags: Bags, entries: NDArray[np.int64], n_words: int, topics: Topics, scratch: _Scratch) -> float:
-    """Copy the document's words into the scratch arrays; returns its number of tokens."""
+@helper(fastmath=FAST, forceinline=True)
+def _gather_words(bags: Bags, d: int, word_weights: Array, words: _Words) -> tuple[int, float]:
+    """Copy the document's words that belong to some topic; returns the number of words and of tokens."""
+    n_words = 0
     total = 0.0
-    for n in range(n_words):
-        scratch.counts[n] = bags.counts[entries[n]]
-        copy(topics.word_weights[bags.words[entries[n]]], scratch.weights[n])
-        total += scratch.counts[n]
-    return total
+    n_topics = word_weights.shape[1]
+    for entry in range(bags.starts[d], bags.starts[d + 1]):
+        word, count = bags.words[entry], bags.counts[entry]
+        for t in range(n_topics):
+            words.weights[n_words, t] = word_weights[word, t]
+        for t in range(n_topics):
+            if words.weights[n_words, t] > MIN_WORD_WEIGHT:
+                words.words[n_words], words.counts[n_words] = word, count
+                total += count
+                n_words += 1
+                break
+    for n in range(n_words, n_words + 3):  # these may be read, but do not count
+        words.counts[n] = 0.0
+        for t in range(n_topics):
+            words.weights[n, t] = 1.0
+    return n_words, total
 
 
-@helper(fastmath=FAST)
-def _gather_rows(known: NDArray[np.int8], log_odds: Array, topics: Topics, scratch: _Scratch) -> int:
+@helper(fastmath=FAST, forceinline=True)
+def _gather_rows(labels: Labels, d: int, topics: Topics, label_probs: Array, rows: _Rows) -> int:
     """Labels before any word, and the rows with their priors; returns the number of rows."""
     n_rows = 0
     shared = -1
-    for i in range(len(known)):
-        scratch.probs[i] = label_prob(known[i], log_odds[i])
-        if shared >= 0 and known[i] == 0:
-            scratch.rows_of[i] = shared
-            scratch.copies[shared] += 1.0
+    for i in range(label_probs.shape[1]):
+        known = labels.known[d, i]
+        label_probs[d, i] = label_prob(known, labels.log_odds[d, i])
+        if shared >= 0 and known == 0:
+            rows.of_classes[i] = shared
+            rows.copies[shared] += 1.0
             continue
-        if topics.shared_absence and known[i] == 0:
+        if topics.shared_absence and known == 0:
             shared = n_rows
-        scratch.classes[n_rows], scratch.rows_of[i], scratch.copies[n_rows] = i, n_rows, 1.0
-        copy(topics.prior[i, max(known[i], 0)], scratch.alpha[n_rows])
+        rows.classes[n_rows], rows.of_classes[i], rows.copies[n_rows] = i, n_rows, 1.0
+        state = max(known, 0)
+        total = 0.0
+        for t in range(topics.prior.shape[2]):
+            alpha = topics.prior[i, state, t]
+            rows.alpha[n_rows, t] = alpha
+            total += alpha
+        rows.alpha_totals[n_rows] = total
         n_rows += 1
     return n_rows
 
 
-@helper(fastmath=FAST)
-def _start(prior: Array, n_rows: int, n_words: int, scratch: _Scratch) -> None:
-    """S before the first pass, with θ at its prior mean."""
+@helper(fastmath=FAST, forceinline=True)
+def _start(prior: Array, label_probs: Array, d: int, n_rows: int, rows: _Rows, words: _Words) -> None:
+    """exp A before the first pass, with θ at its prior mean."""
     n_topics = prior.shape[2]
     for t in range(n_topics):
-        scratch.topic_sums[t] = 0.0
+        words.topic_sums[t] = 0.0
     for row in range(n_rows):
-        i = scratch.classes[row]
+        i = rows.classes[row]
         present_total = 0.0
         absent_total = 0.0
         for t in range(n_topics):
             present_total += prior[i, 1, t]
             absent_total += prior[i, 0, t]
-        present, absent = scratch.probs[i] / present_total, (1.0 - scratch.probs[i]) / absent_total
-        copies = scratch.copies[row]
+        present, absent = label_probs[d, i] / present_total, (1.0 - label_probs[d, i]) / absent_total
         for t in range(n_topics):
             mean = present * prior[i, 1, t] + absent * prior[i, 0, t]
-            scratch.theta[row, t] = mean
-            scratch.topic_sums[t] += copies * mean
-    _token_pass(n_rows, n_words, scratch)
+            rows.theta[row, t] = mean
+            words.topic_sums[t] += rows.copies[row] * mean
 
 
 @helper(fastmath=FAST)
-def _resume(pair_counts: Array, n_rows: int, scratch: _Scratch) -> None:
+def _resume(pair_counts: Array, d: int, n_rows: int, rows: _Rows) -> None:
     """S before the first pass, as given."""
     for row in range(n_rows):
-        copy(pair_counts[scratch.classes[row]], scratch.pair_counts[row])
+        for t in range(pair_counts.shape[2]):
+            rows.counts[row, t] = pair_counts[d, rows.classes[row], t]
 
 
 @helper(fastmath=FAST)
-def _keep(scratch: _Scratch, pair_counts: Array) -> None:
+def _keep(rows: _Rows, pair_counts: Array, d: int) -> None:
     """Fill S of every class from the rows."""
-    for i in range(len(pair_counts)):
-        copy(scratch.pair_counts[scratch.rows_of[i]], pair_counts[i])
+    for i in range(pair_counts.shape[1]):
+        for t in range(pair_counts.shape[2]):
+            pair_counts[d, i, t] = rows.counts[rows.of_classes[i], t]
 
 
-@helper(fastmath=FAST)
-def _add_topics(n_rows: int, scratch: _Scratch, topic_counts: Array) -> None:
+@helper(fastmath=FAST, forceinline=True)
+def _step(ahead: float, n_rows: int, rows: _Rows) -> None:
+    """Use the newest S for γ, or extrapolate beyond it; exp ψ(γ) of the rows' states."""
     for row in range(n_rows):
-        for t in range(len(topic_counts)):
-            topic_counts[t] += scratch.copies[row] * scratch.pair_counts[row, t]
+        for t in range(rows.used.shape[1]):
+            count = max(rows.counts[row, t] + ahead * (rows.counts[row, t] - rows.used[row, t]), 0.0)
+            rows.used[row, t] = count
+            rows.theta[row, t] = exp_digamma(rows.alpha[row, t] + count)
 
 
-@helper(fastmath=FAST)
-def _step(ahead: float, n_rows: int, scratch: _Scratch) -> None:
-    """Use the newest S for γ, or extrapolate beyond it."""
-    used, counts = scratch.used.reshape(-1), scratch.pair_counts.reshape(-1)
-    for k in range(n_rows * scratch.used.shape[1]):
-        used[k] = max(counts[k] + ahead * (counts[k] - used[k]), 0.0)
-
-
-@helper(fastmath=FAST)
+@helper(fastmath=FAST, forceinline=True)
 def _update_labels(
-    known: NDArray[np.int8], log_odds: Array, prior: Array, prior_norms: Array, n_rows: int, scratch: _Scratch
+    labels: Labels, d: int, prior: Array, prior_norms: Array, n_rows: int, rows: _Rows, label_probs: Array
 ) -> None:
     """q(λ) from S, with θ integrated out (maths, eq. 28)."""
     for row in range(n_rows):
-        i = scratch.classes[row]
-        if known[i] < 0:
-            evidence = _log_likelihood(prior[i, 1], scratch.used[row], prior_norms[i, 1])
-            evidence -= _log_likelihood(prior[i, 0], scratch.used[row], prior_norms[i, 0])
-            scratch.probs[i] = label_prob(-1, log_odds[i] + evidence)
+        i = rows.classes[row]
+        if labels.known[d, i] < 0:
+            evidence = labels.log_odds[d, i]
+            for j in range(2):
+                log_likelihood = _log_likelihood(prior, i, j, rows, row) + prior_norms[i, j]
+                evidence += log_likelihood if j == 1 else -log_likelihood
+            label_probs[d, i] = label_prob(-1, evidence)
 
 
-@helper(fastmath=FAST)
-def _log_likelihood(alpha: Array, counts: Array, prior_norm: float) -> float:
-    """ln B(α + S) - ln B(α): log-probability of the counts under a Dirichlet-multinomial."""
+@helper(fastmath=FAST, forceinline=True)
+def _log_likelihood(prior: Array, i: int, j: int, rows: _Rows, row: int) -> float:
+    """ln B(α + S); less ln B(α), it is the log-probability of the row's counts under a Dirichlet-multinomial."""
     total = 0.0
     parts = 0.0
-    for t in range(len(alpha)):
-        gamma = alpha[t] + counts[t]
+    for t in range(prior.shape[2]):
+        gamma = prior[i, j, t] + rows.used[row, t]
         total += gamma
         parts += log_gamma(gamma)
-    return parts - log_gamma(total) + prior_norm
+    return parts - log_gamma(total)
 
 
-@helper(fastmath=FAST)
-def _update_theta(known: NDArray[np.int8], prior: Array, n_rows: int, scratch: _Scratch) -> None:
-    """exp A of every row, from q(θ | λ) (maths, eq. 27)."""
-    n_topics = scratch.theta.shape[1]
-    alpha, used, theta = scratch.alpha.reshape(-1), scratch.used.reshape(-1), scratch.theta.reshape(-1)
-    for k in range(n_rows * n_topics):  # one long loop over rows and topics: nearly all of it is SIMD code
-        theta[k] = exp_digamma(alpha[k] + used[k])
+@helper(fastmath=FAST, forceinline=True)
+def _update_theta(
+    labels: Labels, d: int, prior: Array, label_probs: Array, n_rows: int, rows: _Rows, words: _Words
+) -> None:
+    """exp A of every row, from q(θ | λ) (maths, eq. 27), and its sum over classes."""
+    width = len(words.topic_sums)
+    for t in range(0, width, lanes.WIDTH):
+        lanes.store(words.topic_sums, 0, t, lanes.splat(0.0))
     for row in range(n_rows):
-        total = 0.0
-        for t in range(n_topics):
-            total += scratch.alpha[row, t] + scratch.used[row, t]
-        scratch.totals[row] = total
-    for row in range(n_rows):
-        scratch.totals[row] = 1.0 / exp_digamma(scratch.totals[row])
-    for t in range(n_topics):
-        scratch.topic_sums[t] = 0.0
-    for row in range(n_rows):
-        i = scratch.classes[row]
-        if known[i] >= 0:
-            for t in range(n_topics):
-                scratch.theta[row, t] *= scratch.totals[row]
+        i = rows.classes[row]
+        scale = 1.0
+        if labels.known[d, i] >= 0:
+            sums = lanes.splat(0.0)
+            for t in range(0, width, lanes.WIDTH):
+                sums = lanes.add(lanes.load(rows.used, row, t), sums)
+            scale = 1.0 / exp_digamma(rows.alpha_totals[row] + lanes.total(sums))
         else:
-            _mix(prior[i], scratch.used[row], scratch.probs[i], scratch.psi, scratch.theta[row])
-        copies = scratch.copies[row]
-        for t in range(n_topics):
-            scratch.topic_sums[t] += copies * scratch.theta[row, t]
+            _mix(prior, i, label_probs[d, i], rows, row)
+        scales, copies = lanes.splat(scale), lanes.splat(rows.copies[row])
+        for t in range(0, width, lanes.WIDTH):
+            theta = lanes.multiply(lanes.load(rows.theta, row, t), scales)
+            lanes.store(rows.theta, row, t, theta)
+            lanes.store(words.topic_sums, 0, t, lanes.multiply_add(copies, theta, lanes.load(words.topic_sums, 0, t)))
 
 
-@helper(fastmath=FAST)
-def _mix(prior: Array, counts: Array, present: float, psi: Array, theta: Array) -> None:
+@helper(fastmath=FAST, forceinline=True)
+def _mix(prior: Array, i: int, present: float, rows: _Rows, row: int) -> None:
     """Fill exp A of a class whose label is unknown."""
-    n_topics = len(counts)
+    n_topics = prior.shape[2]
     shift = 0.0
     for j in range(2):
         weight = present if j == 1 else 1.0 - present
         total = 0.0
         for t in range(n_topics):
-            gamma = prior[j, t] + counts[t]
+            gamma = prior[i, j, t] + rows.used[row, t]
             total += gamma
-            psi[j, t] = weight * digamma(gamma)
+            rows.psi[j, t] = weight * digamma(gamma)
         shift += weight * digamma(total)
     for t in range(n_topics):
-        theta[t] = exp(psi[0, t] + psi[1, t] - shift)
+        rows.theta[row, t] = exp(rows.psi[0, t] + rows.psi[1, t] - shift)
 
 
-@helper(fastmath=FAST)
-def _token_pass(n_rows: int, n_words: int, scratch: _Scratch) -> float:
+@helper(forceinline=True)
+def _token_pass(n_rows: int, n_words: int, rows: _Rows, words: _Words) -> float:
     """Norm of q(u, z) of every word, and S (maths, eq. 29); returns the change of S."""
-    n_topics = scratch.theta.shape[1]
-    dots(scratch.weights[:n_words], scratch.topic_sums, scratch.norms)
-    for n in range(n_words):
-        scratch.shares[n] = scratch.counts[n] / scratch.norms[n]
-    weighted_sum(scratch.shares, scratch.weights, n_words, scratch.responses)
-    change = 0.0
+    width = len(words.topic_sums)
+    for t in range(0, width, lanes.WIDTH):
+        lanes.store(words.responses, 0, t, lanes.splat(0.0))
+    for n in range(0, n_words, 4):  # four words at a time, whose weights stay in the fastest cache
+        norm_0 = norm_1 = norm_2 = norm_3 = lanes.splat(0.0)
+        for t in range(0, width, lanes.WIDTH):
+            topic_sums = lanes.load(words.topic_sums, 0, t)
+            norm_0 = lanes.multiply_add(lanes.load(words.weights, n, t), topic_sums, norm_0)
+            norm_1 = lanes.multiply_add(lanes.load(words.weights, n + 1, t), topic_sums, norm_1)
+            norm_2 = lanes.multiply_add(lanes.load(words.weights, n + 2, t), topic_sums, norm_2)
+            norm_3 = lanes.multiply_add(lanes.load(words.weights, n + 3, t), topic_sums, norm_3)
+        share_0 = lanes.splat(_share(n, lanes.total(norm_0), words))
+        share_1 = lanes.splat(_share(n + 1, lanes.total(norm_1), words))
+        share_2 = lanes.splat(_share(n + 2, lanes.total(norm_2), words))
+        share_3 = lanes.splat(_share(n + 3, lanes.total(norm_3), words))
+        for t in range(0, width, lanes.WIDTH):
+            response = lanes.load(words.responses, 0, t)
+            response = lanes.multiply_add(share_0, lanes.load(words.weights, n, t), response)
+            response = lanes.multiply_add(share_1, lanes.load(words.weights, n + 1, t), response)
+            response = lanes.multiply_add(share_2, lanes.load(words.weights, n + 2, t), response)
+            response = lanes.multiply_add(share_3, lanes.load(words.weights, n + 3, t), response)
+            lanes.store(words.responses, 0, t, response)
+    changes = lanes.splat(0.0)
     for row in range(n_rows):
-        row_change = 0.0
-        for t in range(n_topics):
-            count = scratch.theta[row, t] * scratch.responses[t]
-            row_change += abs(count - scratch.used[row, t])
-            scratch.pair_counts[row, t] = count
-        change += scratch.copies[row] * row_change
-    return change
+        copies = lanes.splat(rows.copies[row])
+        for t in range(0, width, lanes.WIDTH):
+            counts = lanes.multiply(lanes.load(rows.theta, row, t), lanes.load(words.responses, 0, t))
+            change = lanes.distance(counts, lanes.load(rows.used, row, t))
+            changes = lanes.multiply_add(copies, change, changes)
+            lanes.store(rows.counts, row, t, counts)
+    return float(lanes.total(changes))
 
 
-@helper()
-def _token_bound(n_words: int, scratch: _Scratch) -> float:
+@helper(forceinline=True)
+def _share(n: int, norm: float, words: _Words) -> float:
+    """Store the norm of a word; returns its count per norm."""
+    words.norms[n], words.shares[n] = norm, words.counts[n] / norm
+    return float(words.shares[n])
+
+
+@helper(fastmath=FAST, forceinline=True)
+def _token_bound(n_words: int, words: _Words) -> float:
     bound = 0.0
     for n in range(n_words):
-        bound += scratch.counts[n] * np.log(scratch.norms[n])
+        bound += words.counts[n] * log(words.norms[n])
     return bound
 
 
-@helper(fastmath=FAST)
+@helper(fastmath=FAST, forceinline=True)
 def _add_blocks(
-    prior: Array, prior_norms: Array, n_rows: int, scratch: _Scratch, log_theta: Array, n_blocks: Array
+    prior: Array,
+    prior_norms: Array,
+    label_probs: Array,
+    d: int,
+    n_rows: int,
+    rows: _Rows,
+    log_theta: Array,
+    n_blocks: Array,
 ) -> float:
     """Count every block by the probability of its state (maths, eq. 30); returns Σ Δ_ij KL(Dir(γ_ij) ‖ Dir(α_ij))."""
     n_topics = prior.shape[2]
     divergence = 0.0
     for row in range(n_rows):
-        i, counts = scratch.classes[row], scratch.used[row]
+        i = rows.classes[row]
         for j in range(2):
-            weight = scratch.copies[row] * (scratch.probs[i] if j == 1 else 1.0 - scratch.probs[i])
+            weight = rows.copies[row] * (label_probs[d, i] if j == 1 else 1.0 - label_probs[d, i])
             if weight == 0.0:
                 continue
-            psi = scratch.psi[j]
             total = 0.0
             for t in range(n_topics):
-                gamma = prior[i, j, t] + counts[t]
+                gamma = prior[i, j, t] + rows.used[row, t]
                 total += gamma
-                psi[t] = digamma(gamma)
+                rows.psi[j, t] = digamma(gamma)
             at_total = digamma(total)
             dot = 0.0
             for t in range(n_topics):
-                expected = psi[t] - at_total
-                dot += counts[t] * expected
+                expected = rows.psi[j, t] - at_total
+                dot += rows.used[row, t] * expected
                 log_theta[i, j, t] += weight * expected
             n_blocks[i, j] += weight
-            divergence += weight * (dot - _log_likelihood(prior[i, j], counts, prior_norms[i, j]))
+            divergence += weight * (dot - _log_likelihood(prior, i, j, rows, row) - prior_norms[i, j])
     return divergence
 
 
-@helper(fastmath=FAST)
-def _add_words(bags: Bags, entries: NDArray[np.int64], n_words: int, scratch: _Scratch, word_counts: Array) -> None:
+@helper(fastmath=FAST, forceinline=True)
+def _add_counts(
+    n_words: int, words: _Words, n_rows: int, rows: _Rows, d: int, word_counts: Array, topic_counts: Array
+) -> None:
+    """Add the document's tokens per word and topic; fill its tokens per topic."""
+    n_topics = topic_counts.shape[1]
     for n in range(n_words):
-        share = scratch.shares[n]
-        row = word_counts[bags.words[entries[n]]]
-        for t in range(len(row)):
-            row[t] += share * scratch.topic_sums[t] * scratch.weights[n, t]
+        word, share = words.words[n], words.shares[n]
+        for t in range(n_topics):
+            word_counts[word, t] += share * words.topic_sums[t] * words.weights[n, t]
+    for row in range(n_rows):
+        for t in range(n_topics):
+            topic_counts[d, t] += rows.copies[row] * rows.counts[row, t]

@@ -38,13 +38,13 @@ def logistic_pass(
     losses, target, weight = np.zeros(n_columns), np.zeros(n_columns), np.ones(n_columns)
     for i in range(len(rows)):
         d = rows[i]
-        _add_words(starts[d], starts[d + 1], words, values, coef, scores[i])
+        _add_words(starts[d], starts[d + 1], words, values, coef, scores, i)
         for k in range(n_columns):
             target[k] = labels.targets[d, labels.classes[k]]
         if len(labels.weights):
             for k in range(n_columns):
                 weight[k] = labels.weights[d, labels.classes[k]]
-        _residuals(target, weight, scores[i], losses, curvature)
+        _residuals(target, weight, scores, i, losses, curvature)
         for entry in range(starts[d], starts[d + 1]):
             word, value = words[entry], values[entry]
             if curvature:
@@ -60,18 +60,21 @@ def add_word_scores(documents: WordRows, coef: Floats, scores: Floats) -> None:
     rows, starts, words, values = documents
     for i in range(len(rows)):
         d = rows[i]
-        _add_words(starts[d], starts[d + 1], words, values, coef, scores[i])
+        _add_words(starts[d], starts[d + 1], words, values, coef, scores, i)
 
 
-@helper(fastmath=_FUSED)
-def _add_words(first: int, last: int, words: NDArray[np.int32], values: Floats, coef: Floats, scores: Floats) -> None:
-    """Add Σ value · coefficient over a document's entries to its scores, four entries at a time."""
+@helper(fastmath=_FUSED, forceinline=True)
+def _add_words(
+    first: int, last: int, words: NDArray[np.int32], values: Floats, coef: Floats, scores: Floats, i: int
+) -> None:
+    """Add Σ value · coefficient over a document's entries to row i of the scores, four entries at a time."""
+    n_columns = scores.shape[1]
     entry = first
     while entry + 4 <= last:
         word_0, word_1, word_2, word_3 = words[entry], words[entry + 1], words[entry + 2], words[entry + 3]
         value_0, value_1, value_2, value_3 = values[entry], values[entry + 1], values[entry + 2], values[entry + 3]
-        for k in range(len(scores)):
-            scores[k] += (
+        for k in range(n_columns):
+            scores[i, k] += (
                 value_0 * coef[word_0, k]
                 + value_1 * coef[word_1, k]
                 + value_2 * coef[word_2, k]
@@ -80,21 +83,21 @@ def _add_words(first: int, last: int, words: NDArray[np.int32], values: Floats, 
         entry += 4
     while entry < last:
         word, value = words[entry], values[entry]
-        for k in range(len(scores)):
-            scores[k] += value * coef[word, k]
+        for k in range(n_columns):
+            scores[i, k] += value * coef[word, k]
         entry += 1
 
 
-@helper(fastmath=_FUSED)
-def _residuals(target: Array, weight: Array, scores: Floats, losses: Array, curvature: bool) -> None:
-    """Replace a document's scores by residuals, weight · (p - target), or weight · p (1 - p); add to the losses."""
-    for k in range(len(scores)):
-        score = np.float64(scores[k])
+@helper(fastmath=_FUSED, forceinline=True)
+def _residuals(target: Array, weight: Array, scores: Floats, i: int, losses: Array, curvature: bool) -> None:
+    """Replace row i of the scores by residuals, weight · (p - target), or weight · p (1 - p); add to the losses."""
+    for k in range(scores.shape[1]):
+        score = np.float64(scores[i, k])
         odds = exp(-abs(score))
         larger = 1.0 / (1.0 + odds)
         residual = (larger if score >= 0.0 else odds * larger) - target[k]
         losses[k] += weight[k] * (max(score, 0.0) + log(1.0 + odds) - target[k] * score)
-        scores[k] = weight[k] * (odds * larger * larger if curvature else residual)
+        scores[i, k] = weight[k] * (odds * larger * larger if curvature else residual)
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath=_FUSED)

@@ -24,25 +24,21 @@ _SPACING = 128  # doubles, 1 KiB: LLVM asks for at most 32 doubles between two a
 
 
 @helper()
-def spaced_zeros(shape: tuple[int, ...]) -> Array:
-    """Zeros of a shape, with 1 KiB of unused memory on both sides.
+def spaced_zeros(size: int) -> Array:
+    """So many zeros, with 1 KiB of unused memory on both sides.
 
     LLVM compiles a loop that stores to one array and reads another twice, as SIMD and as scalar code, and takes the
     scalar code when the arrays lie within a few vectors of each other. If such a loop also adds up a sum, the two add
     in different orders, so that the last bits would depend on where memory happened to be free. Therefore: in every
     loop with a store and a sum, one array of each pair (stored array, other array) comes from here.
     """
-    size = 1
-    for length in shape:
-        size *= length
-    return np.zeros(size + 2 * _SPACING)[_SPACING : _SPACING + size].reshape(shape)
+    return np.zeros(size + 2 * _SPACING)[_SPACING : _SPACING + size]
 
 
-@helper(fastmath=FAST)
-def copy(source: Array, target: Array) -> None:
-    """Copy a row. It compiles much faster than ``target[:] = source``, which also checks shapes."""
-    for k in range(len(source)):
-        target[k] = source[k]
+@helper()
+def spaced_table(n_rows: int, n_columns: int) -> Array:
+    """Zeros (rows, columns), likewise."""
+    return spaced_zeros(n_rows * n_columns).reshape((n_rows, n_columns))
 
 
 @helper(fastmath=FAST)
@@ -80,7 +76,7 @@ def entries_with_mass(bags: Bags, word_weights: Array, d: int, entries: NDArray[
     return n_words
 
 
-@helper()
+@helper(forceinline=True)
 def label_prob(known: int, log_odds: float) -> float:
     """The observed label, or the probability of "present" if there is none."""
     if known >= 0:
@@ -125,12 +121,12 @@ def dots(rows: Array, vector: Array, out: Array) -> None:
 
 
 @helper()
-def label_bound(log_odds: Array, probs: Array) -> float:
-    """Σ_i Δ_i log-odds_i + H(Δ_i)."""
+def label_bound(log_odds: Array, probs: Array, d: int) -> float:
+    """Σ_i Δ_i log-odds_i + H(Δ_i) of document d."""
     bound = 0.0
-    for i in range(len(probs)):
-        present = probs[i]
-        bound += present * log_odds[i]
+    for i in range(probs.shape[1]):
+        present = probs[d, i]
+        bound += present * log_odds[d, i]
         if 0.0 < present < 1.0:
             bound -= present * np.log(present) + (1.0 - present) * np.log1p(-present)
     return bound

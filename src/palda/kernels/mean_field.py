@@ -17,6 +17,7 @@ from palda.kernels.loops import (
     label_prob,
     log_norm,
     log_norms,
+    spaced_table,
     spaced_zeros,
     weighted_sum,
 )
@@ -76,16 +77,16 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, b
         n_passes += abs(passes)
         n_unconverged += passes < 0
         _mix_states(scratch)
+        label_probs[d] = scratch.probs
         bounds[d] = (
             token_bound
             - total * np.log(n_classes)
             + (scratch.pair_counts * scratch.mean_log).sum()
             - _divergence(known, topics.prior, prior_norms, scratch)
-            + label_bound(log_odds, scratch.probs)
+            + label_bound(labels.log_odds, label_probs, d)
         )
         _add_words(bags, entries, scratch, word_counts)
         _add_blocks(known, scratch.expected, log_theta, n_blocks)
-        label_probs[d] = scratch.probs
         for i in range(n_classes):
             topic_counts[d] += scratch.pair_counts[i]
         _store_beliefs(beliefs, d, entries, scratch)
@@ -95,17 +96,17 @@ def mean_field(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, b
 @helper()
 def _new_scratch(max_words: int, n_classes: int, n_topics: int) -> _Scratch:
     return _Scratch(
-        spaced_zeros((n_classes, 2, n_topics)),
-        spaced_zeros((n_classes, 2, n_topics)),
-        spaced_zeros((n_classes, n_topics)),
-        spaced_zeros((n_classes, n_topics)),
-        spaced_zeros((max_words, n_topics)),
-        spaced_zeros((max_words, n_classes)),
-        spaced_zeros((n_topics,)),
-        spaced_zeros((n_classes,)),
-        spaced_zeros((n_classes,)),
-        spaced_zeros((n_classes, max_words)),
-        spaced_zeros((max_words,)),
+        spaced_zeros(n_classes * 2 * n_topics).reshape((n_classes, 2, n_topics)),
+        spaced_zeros(n_classes * 2 * n_topics).reshape((n_classes, 2, n_topics)),
+        spaced_table(n_classes, n_topics),
+        spaced_table(n_classes, n_topics),
+        spaced_table(max_words, n_topics),
+        spaced_table(max_words, n_classes),
+        spaced_zeros(n_topics),
+        spaced_zeros(n_classes),
+        spaced_zeros(n_classes),
+        spaced_table(n_classes, max_words),
+        spaced_zeros(max_words),
     )
 
 

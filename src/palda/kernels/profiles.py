@@ -18,7 +18,7 @@ from numba import njit
 
 from palda.kernels.arrays import MIN_FACTOR, LabelSetResult, VoteArrays
 from palda.kernels.compilation import helper
-from palda.kernels.loops import FAST, spaced_zeros
+from palda.kernels.loops import FAST, spaced_table, spaced_zeros
 from palda.kernels.special import exp, exponent, log, mantissa, power_of_two
 
 if TYPE_CHECKING:
@@ -41,13 +41,17 @@ def label_sets(
     n_profiles = len(weights)
     label_probs = np.empty((n_docs, n_classes))
     log_likelihoods = np.empty(n_docs)
-    profile_sums, label_sums = spaced_zeros((n_profiles,)), spaced_zeros((n_classes, n_profiles))
+    profile_sums, label_sums = spaced_zeros(n_profiles), spaced_table(n_classes, n_profiles)
     present_votes = np.zeros(log_ratios.shape)
     size = min(_TILE, n_docs)
-    log_odds = spaced_zeros((n_classes, size))
-    present, absent, probs = (spaced_zeros(log_odds.shape), spaced_zeros(log_odds.shape), spaced_zeros(log_odds.shape))
-    shares, exponents = spaced_zeros((n_profiles, size)), spaced_zeros((n_profiles, size))
-    log_scale, best, total = spaced_zeros((size,)), spaced_zeros((size,)), spaced_zeros((size,))
+    log_odds = spaced_table(n_classes, size)
+    present, absent, probs = (
+        spaced_table(n_classes, size),
+        spaced_table(n_classes, size),
+        spaced_table(n_classes, size),
+    )
+    shares, exponents = spaced_table(n_profiles, size), spaced_table(n_profiles, size)
+    log_scale, best, total = spaced_zeros(size), spaced_zeros(size), spaced_zeros(size)
     for first in range(0, n_docs, _TILE):
         stop = min(first + _TILE, n_docs)
         _gather(votes, log_ratios, evidence, known, first, stop, log_odds, log_scale)

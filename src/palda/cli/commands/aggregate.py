@@ -23,6 +23,8 @@ def aggregate(
         Path | None, opt.option("File for the annotators as well.", show_default="not written")
     ] = None,
     annotators: opt.Annotators = "auto",
+    no_copies: opt.NoCopies = False,
+    no_drift: opt.NoDrift = False,
     profiles: Annotated[
         int | None, opt.option("Number of label-set profiles.", min=1, show_default="auto", panel=opt.MODEL)
     ] = None,
@@ -52,7 +54,10 @@ def aggregate(
         if gold is not None:
             labels = read_gold(gold, given.doc_ids, given.classes, reading["encoding"])
             known = np.where(labels >= 0, labels, known)
-        result = aggregate_votes(given, annotators, profiles or "auto", known, n_jobs=jobs, random_state=seed)
+        result = aggregate_votes(
+            given, annotators, profiles or "auto", known,
+            copies=not no_copies, drift=not no_drift, n_jobs=jobs, random_state=seed,
+        )  # fmt: skip
         summary = crowd_summary(given, result.consensus, result.annotator_quality, converged=result.converged)
     for name, value in summary.lines():
         messages.write(f"{name:14s}{value}")

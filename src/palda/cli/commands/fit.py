@@ -50,6 +50,8 @@ def fit(
     as_json: opt.JsonSummary = False,
     topics: Annotated[int | None, opt.option("Number of topics.", min=1, show_default="auto", panel=opt.MODEL)] = None,
     annotators: opt.Annotators = "auto",
+    no_copies: opt.NoCopies = False,
+    no_drift: opt.NoDrift = False,
     label_prior: Annotated[
         Literal["stacked", "words", "topics", "base_rate"],
         opt.option("How label probabilities depend on the words.", panel=opt.MODEL),
@@ -83,7 +85,7 @@ def fit(
     messages = Messages(quiet=quiet)
     checkpoint = _find_checkpoint(output, checkpoint_minutes, resume=resume, force=force)
     model = CrowdPALDA(
-        topics or "auto", annotators=annotators, label_prior=label_prior, algorithm=algorithm,
+        topics or "auto", annotators=annotators, copies=not no_copies, drift=not no_drift, label_prior=label_prior, algorithm=algorithm,
         max_iter=max_iter, n_jobs=jobs, engine=engine, random_state=seed, verbose=int(not quiet),
     )  # fmt: skip
     with messages.show_warnings():

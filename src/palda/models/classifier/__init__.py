@@ -43,12 +43,14 @@ from palda.models.classifier.logistic import (
 from palda.models.classifier.logistic_loss import fit_columns
 from palda.models.classifier.training_set import ClassifierSettings
 from palda.models.classifier.update import ClassifierSummary, summarize_classifier, update_classifier
+from palda.models.classifier.vote_share import VOTE_SHARE_ARRAYS, VoteNumbers, VoteShares
 
 __all__ = [
     "CLASSIFIER_ARRAYS",
     "COMBINATION_ARRAYS",
     "EXTERNAL_ARRAYS",
     "NO_FOLD",
+    "VOTE_SHARE_ARRAYS",
     "ClassifierFit",
     "ClassifierSettings",
     "ClassifierSummary",
@@ -64,6 +66,8 @@ __all__ = [
     "LogisticClassifier",
     "Problems",
     "Scale",
+    "VoteNumbers",
+    "VoteShares",
     "assign_folds",
     "base_log_odds",
     "check_classifier",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from palda.models.crowd.annotator_history import parse_annotator_prior
+from palda.models.crowd.annotator_history import AnnotatorHistory, parse_annotator_prior
 from palda.models.crowd.annotator_model import (
     AnnotatorBelief,
     AnnotatorModel,
@@ -56,8 +56,9 @@ from palda.models.crowd.model_selection import (
     vote_folds,
     votes_log_likelihood,
 )
-from palda.models.crowd.periods import Periods, periods_predict_better, split_periods
+from palda.models.crowd.periods import Periods, confirmed_changes, periods_predict_better, split_periods
 from palda.models.crowd.quality import (
+    MIN_VOTES,
     VERDICTS,
     AnnotatorSummary,
     TypicalRates,
@@ -69,15 +70,27 @@ from palda.models.crowd.quality import (
     verdicts,
 )
 from palda.models.crowd.rate_effects import EFFECT_ARRAYS, RateEffects
+from palda.models.crowd.vote_sources import (
+    SOURCE_ARRAYS,
+    VoteSources,
+    belief_from_labels,
+    family_codes,
+    find_vote_sources,
+    no_sources,
+    start_belief,
+)
 
 __all__ = [
     "EFFECT_ARRAYS",
     "LEVEL_ARRAYS",
     "MIN_STANDARD_ERRORS",
+    "MIN_VOTES",
     "N_LEVELS",
     "N_VOTE_FOLDS",
+    "SOURCE_ARRAYS",
     "VERDICTS",
     "AnnotatorBelief",
+    "AnnotatorHistory",
     "AnnotatorModel",
     "AnnotatorSummary",
     "Changes",
@@ -101,14 +114,19 @@ __all__ = [
     "TwoCoinModel",
     "TypicalRates",
     "VoteEvidence",
+    "VoteSources",
+    "belief_from_labels",
     "calibration_curves",
     "choose_candidate",
     "choose_n_profiles",
+    "confirmed_changes",
     "count_votes",
     "cut_votes",
     "expected_gain",
+    "family_codes",
     "find_changes",
     "find_copies",
+    "find_vote_sources",
     "fit_crowd",
     "initial_label_probs",
     "initial_profiles",
@@ -117,6 +135,7 @@ __all__ = [
     "levels_to_arrays",
     "mean_where_unknown",
     "merge_copies",
+    "no_sources",
     "parse_annotator_prior",
     "periods_predict_better",
     "profile_e_step",
@@ -127,6 +146,7 @@ __all__ = [
     "rates_by_class",
     "select_votes",
     "split_periods",
+    "start_belief",
     "start_label_probs",
     "start_levels",
     "start_state",

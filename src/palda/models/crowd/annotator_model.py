@@ -9,7 +9,7 @@ the model of the paper, with a point estimate in place of a belief.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -81,6 +81,11 @@ class AnnotatorBelief:
         surplus = pool.sum(axis=1) - pool.mean(axis=1)
         rates: Array = posterior.sum(axis=1) - np.where(self.has_history[:, None, None], 0.0, surplus)
         return rates
+
+    def take(self, rows: NDArray[np.int64]) -> Self:
+        """Beliefs about other annotators, or in another order; each has that of the annotator at a position."""
+        levels = None if self.levels is None else self.levels.take(rows)
+        return replace(self, posterior=self.posterior[rows], own=self.own[rows], levels=levels)
 
     def with_new_annotators(self, n_new: int) -> AnnotatorBelief:
         """The same beliefs plus ``n_new`` annotators who start with the pool's prior."""

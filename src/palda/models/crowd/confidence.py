@@ -27,15 +27,19 @@ if TYPE_CHECKING:
 
     from palda.data import Array, VoteRows
 
-N_LEVELS = 6
-"""Levels of strength per source and value; 4 and 10 gave the same consensus on simulated crowds within .001."""
+N_LEVELS = 8
+"""Levels of strength per source and value.
+
+Consensus from calibrated confidences, two votes per document, 1500 simulated news, five seeds: micro-F1 .880 with 4
+levels, .887 with 6, .890 with 8 and with 10; hard votes .785.
+"""
 
 _MIN_PROB = 1e-6  # probabilities closer to 0 and 1 are equally strong
-_STEP = 0.1  # nats of a bin of the histograms that strengths are ranked with
-_N_BINS = 320  # around 0
+_FINEST, _BINS_PER_UNIT = 0.05, 25  # bins of strength: 0.002 nats wide near 0, 4% of the strength elsewhere
+_N_BINS = 330  # around 0
 _ROWS_AT_ONCE = 1000  # sources whose levels are cut at a time
 _SHARED_VOTES = 10.0  # weight in votes of all sources together in the cuts of one source
-_CENTRE_VOTES = 20.0  # weight of all classes together in the mean strength of one class
+_CENTRE_VOTES = 20.0  # weight in votes of no effect in the effect of a class on strengths
 _MIN_PARAMETER = 0.5  # below ½, E[log P] would punish one vote by dozens of nats
 _STRENGTHS = tuple(2.0**power for power in range(1, 11))  # that the prior of a source may have, in votes
 _START_STRENGTH = 16.0
@@ -52,7 +56,7 @@ class LevelBelief:
     """
 
     row: NDArray[np.int64]  # (sources,): row of each source in the other tables, -1 for sources without soft votes
-    centre: Array  # (2, classes): mean strength of the votes of each value on each class
+    centre: Array  # (2, classes): effect of the class on the strengths of the votes of each value
     cuts: NDArray[np.int64]  # (rows, 2, levels - 2): last bin of strengths of each level but the highest, by value
     shares: Array  # (rows, 2, levels): share of each level among the votes of each value
     tilt: Array  # (2, 2, levels): pooled log-ratio of each level to its share, by value and state
@@ -81,6 +85,10 @@ class LevelBelief:
     def __getstate__(self) -> dict[str, Any]:
         """The fields alone; cached properties can be computed again."""
         return {spec.name: getattr(self, spec.name) for spec in fields(self)}
+
+    def take(self, sources: NDArray[np.int64]) -> LevelBelief:
+        """Beliefs about other sources, or in another order; each has that of the source at a position."""
+        return replace(self, row=self.row[sources])
 
     def with_new_sources(self, n_new: int) -> LevelBelief:
         """The same beliefs plus ``n_new`` typical sources."""
@@ -122,18 +130,20 @@ class SoftVotes(NamedTuple):
 def start_levels(votes: VoteRows) -> LevelBelief | None:
     """Levels before the first vote is weighed: no level says anything yet; None if all votes are hard.
 
-    Three passes over the votes: mean strengths per class, sources that state any, and their histograms.
+    Three passes over the votes: mean strengths of sources, those of classes, and histograms of each source.
     """
     if isinstance(votes, Votes) and not len(votes.probability):
         return None
-    blocks = (_centre_sums(some) for _, some in vote_blocks(votes) if len(some.probability))
-    sums = reduce(np.add, blocks, np.zeros((2, votes.n_classes, 2)))
-    if not sums[..., 0].any():
+    shape = (votes.n_annotators, 2, 2)
+    of_sources = reduce(np.add, (_source_sums(some) for _, some in vote_blocks(votes)), np.zeros(shape))
+    is_soft = of_sources[..., 0].any(axis=1)
+    if not is_soft.any():
         return None
-    centre = _centre(sums)
-    row = np.full(votes.n_annotators, -1, dtype=np.int64)
-    is_soft = reduce(np.logical_or, (_states_any(some) for _, some in vote_blocks(votes)))
+    means = of_sources[..., 1] / np.maximum(of_sources[..., 0], 1.0)
+    of_classes = reduce(np.add, (_class_sums(some, means) for _, some in vote_blocks(votes)))
+    centre = of_classes[..., 1] / (of_classes[..., 0] + _CENTRE_VOTES)
     n_rows = int(np.count_nonzero(is_soft))
+    row = np.full(votes.n_annotators, -1, dtype=np.int64)
     row[is_soft] = np.arange(n_rows)
     histogram = np.zeros((n_rows, 2, _N_BINS + 1), dtype=np.int32)
     for _, some in vote_blocks(votes):
@@ -142,41 +152,41 @@ def start_levels(votes: VoteRows) -> LevelBelief | None:
 
 
 def _strengths(votes: Votes, centre: Array | None = None) -> Array:
-    """(votes,): log-odds of the value voted for, minus its mean in that class; NaN if not stated (maths, eq. 70)."""
+    """(votes,): log-odds of the value voted for, minus the effect of the class; NaN if not stated (maths, eq. 70)."""
     probs = votes.probability.astype(np.float64) if len(votes.probability) else np.full(len(votes), np.nan)
     strengths: Array = logit(np.clip(probs, _MIN_PROB, 1.0 - _MIN_PROB))
     strengths = np.where(votes.value == 1, strengths, -strengths)
     return strengths if centre is None else strengths - centre[votes.value, votes.label]
 
 
-def _centre_sums(votes: Votes) -> Array:
-    """(2, classes, 2): number of soft votes and the sum of their strengths, by value and class."""
+def _source_sums(votes: Votes) -> Array:
+    """(sources, 2, 2): number of soft votes and the sum of their strengths, by source and value."""
     strengths = _strengths(votes)
-    soft = ~np.isnan(strengths)
+    soft = np.flatnonzero(~np.isnan(strengths))
+    cell = votes.annotator[soft].astype(np.int64) * 2 + votes.value[soft]
+    return _sums(cell, strengths[soft], (votes.n_annotators, 2))
+
+
+def _class_sums(votes: Votes, means: Array) -> Array:
+    """(2, classes, 2): number of soft votes and the sum of their strengths relative to the source's mean."""
+    strengths = _strengths(votes)
+    soft = np.flatnonzero(~np.isnan(strengths))
+    relative = strengths[soft] - means[votes.annotator[soft], votes.value[soft]]
     cell = votes.value[soft].astype(np.int64) * votes.n_classes + votes.label[soft]
-    sums = [np.bincount(cell, weights, minlength=2 * votes.n_classes) for weights in (None, strengths[soft])]
-    return np.stack(sums, axis=-1).reshape(2, votes.n_classes, 2).astype(np.float64)
+    return _sums(cell, relative, (2, votes.n_classes))
 
 
-def _centre(sums: Array) -> Array:
-    totals = sums.sum(axis=1, keepdims=True)
-    overall = totals[..., 1] / np.maximum(totals[..., 0], 1.0)
-    centre: Array = (sums[..., 1] + _CENTRE_VOTES * overall) / (sums[..., 0] + _CENTRE_VOTES)
-    return centre
-
-
-def _states_any(votes: Votes) -> NDArray[np.bool_]:
-    """(sources,): whether a source states a probability."""
-    states = np.zeros(votes.n_annotators, dtype=bool)
-    if len(votes.probability):
-        states[votes.annotator[~np.isnan(votes.probability)]] = True
-    return states
+def _sums(cell: NDArray[np.int64], numbers: Array, shape: tuple[int, int]) -> Array:
+    size = shape[0] * shape[1]
+    sums = [np.bincount(cell, weights, minlength=size) for weights in (None, numbers)]
+    return np.stack(sums, axis=-1).reshape(*shape, 2).astype(np.float64)
 
 
 def _bins(votes: Votes, mine: NDArray[np.int64], centre: Array) -> NDArray[np.int64]:
     """(votes of ``mine``,): bin of the strength of each vote; the last one is "not stated"."""
     strengths = _strengths(votes, centre)[mine]
-    bins = np.clip(np.floor(strengths / _STEP) + _N_BINS // 2, 0, _N_BINS - 1)
+    bins = np.floor(_BINS_PER_UNIT * np.arcsinh(strengths / _FINEST)) + _N_BINS // 2
+    bins = np.clip(bins, 0, _N_BINS - 1)
     return np.where(np.isnan(bins), _N_BINS, bins).astype(np.int64)
 
 

@@ -286,7 +286,7 @@ def _fit(pairs: VotePairs, included: NDArray[np.bool_], spread: float, start: Ar
         loadings = loadings + change / 2.0
         if np.abs(change).max() < _FIT_TOL:
             break
-    n_partners = _sums(pairs, included, included, n_annotators)
+    n_partners = _sums(pairs, included.astype(np.float64), included.astype(np.float64), n_annotators)
     partners = np.full(len(pairs), np.inf)
     alone, errors = [], []
     for own, other, weighted in ((first, second, of_second), (second, first, of_first)):  # each end, without this pair

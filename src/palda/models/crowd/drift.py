@@ -19,6 +19,8 @@ from palda.models.crowd.judged_documents import judged_documents, local_rates
 from palda.models.crowd.quality import beta_interval
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
     from numpy.typing import NDArray
 
@@ -82,6 +84,14 @@ class Changes:
     def __len__(self) -> int:
         return len(self.annotator)
 
+    @classmethod
+    def from_rows(cls, rows: Sequence[tuple[float | str, ...]]) -> Changes:
+        """Changes from one tuple each, in the order of the fields."""
+        columns = [np.array(column) for column in zip(*rows, strict=True)] or [np.empty(0)] * len(fields(cls))
+        types = {"annotator": np.int64, "kind": object, "n_before": np.int64, "n_after": np.int64}
+        named = zip(fields(cls), columns, strict=True)
+        return cls(*(column.astype(types.get(spec.name, np.float64)) for spec, column in named))
+
     def to_frame(self, annotators: Strings) -> pd.DataFrame:
         """The changes as a data frame, with names of annotators."""
         import pandas as pd
@@ -112,28 +122,23 @@ def find_changes(
     label_probs: Array,
     belief: AnnotatorBelief,
     *,
+    own: Array | None = None,
     max_p_value: float = MAX_P_VALUE,
     max_changes: int = MAX_CHANGES,
     seed: int = 0,
 ) -> Changes:
     """Changes of annotators' rates over time, given the consensus and constant rates (maths, eq. 87).
 
-    Votes without a time are left out. Documents with equal times stay on one side of a change.
+    ``own`` (votes,) is what each vote added to the log-odds of the consensus, by default that under ``belief``. Votes
+    without a time are left out. Documents with equal times stay on one side of a change.
     """
-    documents = judged_documents(votes, label_probs, belief)
+    documents = judged_documents(votes, label_probs, belief, own)
     rows: list[tuple[float | str, ...]] = []
     for annotator in np.flatnonzero(documents.n_docs >= 2 * MIN_PERIOD_DOCS):
         rng = np.random.default_rng((seed, int(annotator)))
         found = _changes_of(documents.of(int(annotator)), max_p_value, max_changes, rng)
         rows += _described(found, documents, int(annotator))
-    columns = [np.array(column) for column in zip(*rows, strict=True)] or [np.empty(0)] * len(fields(Changes))
-    types = {"annotator": np.int64, "kind": object, "n_before": np.int64, "n_after": np.int64}
-    return Changes(
-        *(
-            column.astype(types.get(spec.name, np.float64))
-            for spec, column in zip(fields(Changes), columns, strict=True)
-        )
-    )
+    return Changes.from_rows(rows)
 
 
 def _changes_of(

@@ -12,7 +12,7 @@ Effects and how they are learned are in rate_effects.py.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -40,6 +40,10 @@ class HierarchicalBelief(AnnotatorBelief):
     def prior(self) -> Array:
         """(annotators, classes, states, 2): each annotator's prior."""
         return np.where(np.isnan(self.own), self.effects.prior(), self.own)
+
+    def take(self, rows: NDArray[np.int64]) -> Self:
+        """Beliefs about other annotators, or in another order; each has that of the annotator at a position."""
+        return replace(super().take(rows), effects=self.effects.take(rows))
 
     def with_new_annotators(self, n_new: int) -> HierarchicalBelief:
         """The same beliefs plus ``n_new`` annotators who start with the pool's prior."""

@@ -16,6 +16,7 @@ from scipy.special import expit, logit
 
 from palda.data import even_ranges
 from palda.models.crowd.annotator_model import by_class_and_state, mean_rates
+from palda.models.crowd.confidence import soft_votes
 from palda.models.crowd.pool import expected_logs
 
 if TYPE_CHECKING:
@@ -105,15 +106,30 @@ def local_rates(series: Series, weights: Array, mean: Array) -> LocalRates:
     return LocalRates(rates, inverse @ scatter @ np.swapaxes(inverse, 1, 2))
 
 
-def judged_documents(votes: Votes, label_probs: Array, belief: AnnotatorBelief) -> JudgedDocuments:
+def own_evidence(votes: Votes, belief: AnnotatorBelief) -> Array:
+    """(votes,): what each vote adds to the log-odds of its label, in nats, under beliefs about rates and levels."""
+    log_rates = by_class_and_state(expected_logs(belief.posterior))
+    log_ratios = log_rates[:, :, -1, ::-1] - log_rates[:, :, 0]  # (annotators, classes or 1, vote value)
+    column = votes.label if log_ratios.shape[1] > 1 else np.zeros_like(votes.label)
+    evidence: Array = log_ratios[votes.annotator, column, votes.value]
+    if belief.levels is not None:
+        is_soft = belief.levels.row[votes.annotator] >= 0
+        evidence[is_soft] += belief.levels.log_ratios.ravel()[soft_votes(votes, belief.levels).cell]
+    return evidence
+
+
+def judged_documents(
+    votes: Votes, label_probs: Array, belief: AnnotatorBelief, own: Array | None = None
+) -> JudgedDocuments:
     """Scores of all judged documents whose time is known, given the consensus and the annotators' rates.
 
-    Votes are compared with the rates of their annotator and class, estimated here if the annotator model has none by
-    class. An annotator who judges one class first and another one later is not mistaken for one who changes.
+    ``own`` (votes,) is what each vote added to the log-odds in the consensus, by default that under ``belief``. Votes
+    are compared with the rates of their annotator and class, estimated here if the annotator model has none by class:
+    an annotator who judges one class first and another one later is not mistaken for one who changes.
     """
     if not len(votes.time):
         votes = votes.take(slice(0, 0))
-    scored = _ScoredVotes(votes, label_probs, belief)
+    scored = _ScoredVotes(votes, label_probs, belief, own)
     n_annotators = votes.n_annotators
     shift, rates, present_share = _class_shifts(scored, n_annotators, votes.n_classes)
     parts = [_document_sums(block, shift) for block in scored.blocks()]
@@ -143,21 +159,21 @@ class _Block(NamedTuple):
 class _ScoredVotes:
     """Votes with their scores, one block of documents at a time."""
 
-    def __init__(self, votes: Votes, label_probs: Array, belief: AnnotatorBelief) -> None:
-        self._votes, self._label_probs = votes, label_probs
+    def __init__(self, votes: Votes, label_probs: Array, belief: AnnotatorBelief, own: Array | None = None) -> None:
+        self._votes, self._label_probs, self._belief, self._own = votes, label_probs, belief, own
         rates = mean_rates(belief)
         self._rates = np.stack((rates[..., 0], rates[..., -1]), axis=-1)  # (annotators, classes or 1, states)
-        log_rates = by_class_and_state(expected_logs(belief.posterior))
-        self._log_ratios = log_rates[:, :, -1, ::-1] - log_rates[:, :, 0]  # (annotators, classes or 1, vote value)
 
     def blocks(self) -> Iterator[_Block]:
         votes = self._votes
         for first, stop in even_ranges(votes.doc_starts, 1 + len(votes) // _VOTES_PER_BLOCK):
-            yield self._scored(votes.take(slice(first, stop)), self._label_probs[first:stop])
+            some = votes.take(slice(first, stop))
+            rows = slice(int(votes.doc_starts[first]), int(votes.doc_starts[stop]))
+            own = own_evidence(some, self._belief) if self._own is None else self._own[rows]
+            yield self._scored(some, self._label_probs[first:stop], own)
 
-    def _scored(self, votes: Votes, label_probs: Array) -> _Block:
+    def _scored(self, votes: Votes, label_probs: Array, own: Array) -> _Block:
         column = votes.label if self._rates.shape[1] > 1 else np.zeros_like(votes.label)
-        own = self._log_ratios[votes.annotator, column, votes.value]
         present = expit(logit(label_probs.ravel()[votes.pair]) - own)
         rates = self._rates[votes.annotator, column]
         by_rate = np.stack((present - 1.0, present), axis=-1)  # ∂ P(yes) / ∂ (specificity, sensitivity)

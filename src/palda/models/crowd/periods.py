@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from palda.data import names_array
-from palda.models.crowd.annotator_model import AnnotatorBelief
 from palda.models.crowd.drift import find_changes
-from palda.models.crowd.em import cut_votes, fit_crowd
+from palda.models.crowd.em import count_votes, cut_votes, fit_crowd
+from palda.models.crowd.judged_documents import own_evidence
 from palda.models.crowd.model_selection import (
     choose_candidate,
     n_vote_folds,
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Array, Strings, Votes
+    from palda.models.crowd.annotator_model import AnnotatorBelief
     from palda.models.crowd.drift import Changes
-    from palda.models.crowd.em import CrowdSettings, CrowdState
+    from palda.models.crowd.em import CrowdFit, CrowdSettings, CrowdState
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,14 @@ class Periods:
     votes: Votes
     annotator_of: NDArray[np.int64]
     """(periods,): the annotator of each period; the first n_annotators are the first periods, in their order."""
+    order: NDArray[np.int64]
+    """(votes,): position of each vote among the votes that were split."""
     start: Array
     """(periods,): time at which the period starts; -inf for first periods."""
 
     def belief(self, belief: AnnotatorBelief) -> AnnotatorBelief:
         """Beliefs about periods from beliefs about annotators, to start EM from."""
-        return AnnotatorBelief(belief.posterior[self.annotator_of], belief.pool, belief.own[self.annotator_of])
+        return belief.take(self.annotator_of)
 
 
 def split_periods(votes: Votes, changes: Changes) -> Periods:
@@ -54,7 +57,7 @@ def split_periods(votes: Votes, changes: Changes) -> Periods:
     annotator_of = np.append(np.arange(n_annotators), changes.annotator)
     starts = np.append(np.full(n_annotators, -np.inf), changes.time)
     if not len(changes):
-        return Periods(votes, annotator_of, starts)
+        return Periods(votes, annotator_of, np.arange(len(votes)), starts)
     period = votes.annotator.copy()
     if len(votes.time):
         rows = np.flatnonzero(np.isin(votes.annotator, changes.annotator))
@@ -70,7 +73,7 @@ def split_periods(votes: Votes, changes: Changes) -> Periods:
     }
     names = _period_names(votes.annotators, changes)
     split = replace(votes.select(order), annotator=period[order], annotators=names, **by_annotator)
-    return Periods(split, annotator_of, starts)
+    return Periods(split, annotator_of, order, starts)
 
 
 def _first_times(votes: Votes, rows: NDArray[np.int64]) -> Array:
@@ -95,6 +98,33 @@ def _period_names(annotators: Strings, changes: Changes) -> Strings:
         taken.add(name)
         names.append(name)
     return names_array(names)
+
+
+def confirmed_changes(
+    votes: Votes,
+    known: NDArray[np.int8],
+    fit: CrowdFit,
+    settings: CrowdSettings,
+    *,
+    extra: Array | None = None,
+    seed: int = 0,
+) -> Changes:
+    """Changes of annotators' rates given a fit with constant rates, searched twice.
+
+    Annotators who change make the consensus too certain in one period and too uncertain in the other, so that others
+    seem to change at the same time. The second search is under a fit with the periods that the first one found.
+    """
+    changes = find_changes(votes, fit.label_probs, fit.state.belief, seed=seed)
+    if not len(changes):
+        return changes
+    periods = split_periods(votes, changes)
+    start = replace(fit.state, belief=periods.belief(fit.state.belief))
+    split = fit_crowd(cut_votes(periods.votes, known, extra), start, settings)
+    own = np.empty(len(votes))
+    own[periods.order] = own_evidence(periods.votes, split.state.belief)
+    model = settings.annotators
+    belief = model.update(count_votes(model, votes, split.label_probs), fit.state.belief)
+    return find_changes(votes, split.label_probs, belief, own=own, seed=seed)
 
 
 def periods_predict_better(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import betaln, digamma, zeta
+from scipy.special import betaln, digamma
 
 from palda.models.line_search import line_search
 
@@ -98,16 +98,24 @@ def _derivatives(prior: Array, counts: Array) -> tuple[Array, Array]:
     slopes = np.sum(digamma(posterior), axis=0) - np.sum(digamma(posterior_strength), axis=0)[:, None]
     slopes -= weight * (digamma(prior) - digamma(strength)[:, None])
     gradient = prior * (slopes + _PSEUDO_LOGS)
-    own = np.sum(_trigamma(posterior), axis=0) - weight * _trigamma(prior)
-    shared = weight * _trigamma(strength) - np.sum(_trigamma(posterior_strength), axis=0)
+    own = np.sum(trigamma(posterior), axis=0) - weight * trigamma(prior)
+    shared = weight * trigamma(strength) - np.sum(trigamma(posterior_strength), axis=0)
     hessian: Array = shared[:, None, None] * prior[:, :, None] * prior[:, None, :]
     diagonal = np.arange(2)
     hessian[:, diagonal, diagonal] += own * prior**2 + gradient
     return gradient, hessian
 
 
-def _trigamma(x: Array) -> Array:
-    result: Array = zeta(2.0, x)
+def trigamma(x: Array) -> Array:
+    """ψ'(x) for x > 0, with 11 digits: eight steps of the recurrence, then the asymptotic series."""
+    total = np.zeros_like(x)
+    for _ in range(8):
+        total += x**-2.0
+        x = x + 1.0
+    inverse = 1.0 / x
+    square = inverse * inverse
+    series = 1.0 / 6.0 - square * (1.0 / 30.0 - square * (1.0 / 42.0 - square / 30.0))
+    result: Array = total + inverse + 0.5 * square + inverse * square * series
     return result
 
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.special import betaln, digamma, expit, logit, zeta
+from scipy.special import betaln, digamma, expit, logit
 
 from palda.data import ArraySpec
+from palda.models.crowd.pool import trigamma
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -122,6 +123,10 @@ class RateEffects:
         strength = 1.0 / (rates * (1.0 - rates) * self.annotator_spreads() ** 2) - 1.0
         return rate_betas(logits, np.clip(strength, 1.0, _STRENGTH))
 
+    def take(self, rows: NDArray[np.int64]) -> RateEffects:
+        """Effects with other annotators, or in another order."""
+        return replace(self, annotators=self.annotators[rows], family_of=self.family_of[rows])
+
     def with_new_annotators(self, n_new: int) -> RateEffects:
         """The same effects plus ``n_new`` annotators without an effect of their own."""
         return replace(
@@ -191,7 +196,6 @@ class _Derivatives(NamedTuple):
 
     slope: Array
     curvature: Array  # minus the second derivative, without the term that can be negative
-    strength_slope: Array  # with respect to the logarithm of the strength
 
 
 def mean_rates_of(logits: Array) -> Array:
@@ -241,33 +245,38 @@ def _units(effects: RateEffects) -> tuple[int, int, int]:
 def _derivatives(effects: RateEffects, cells: VoteCells) -> _Derivatives:
     logits, correct, wrong = _cell_priors(effects, cells)
     all_correct, all_wrong = correct + cells.correct, wrong + cells.wrong
-    strength = correct + wrong
     inner: Array = expit(logits)
-    speed = strength * (1.0 - 2.0 * _MARGIN) * inner * (1.0 - inner)  # of both parameters along the logit
-    for_correct, for_wrong = digamma(all_correct) - digamma(correct), digamma(all_wrong) - digamma(wrong)
-    bends = zeta(2.0, correct) - zeta(2.0, all_correct) + zeta(2.0, wrong) - zeta(2.0, all_wrong)
-    for_all = digamma(all_correct + all_wrong) - digamma(strength)
-    strength_slope = correct * for_correct + wrong * for_wrong - strength * for_all
-    return _Derivatives(speed * (for_correct - for_wrong), speed**2 * bends, strength_slope)
+    speed = (correct + wrong) * (1.0 - 2.0 * _MARGIN) * inner * (1.0 - inner)  # of both parameters along the logit
+    slopes = digamma(all_correct) - digamma(correct) - digamma(all_wrong) + digamma(wrong)
+    bends = trigamma(correct) - trigamma(all_correct) + trigamma(wrong) - trigamma(all_wrong)
+    return _Derivatives(speed * slopes, speed**2 * bends)
+
+
+def _strength_slope(effects: RateEffects, cells: VoteCells) -> Array:
+    """(states,): derivative of the log-likelihood of the votes with respect to the logarithm of the strength."""
+    _, correct, wrong = _cell_priors(effects, cells)
+    all_correct, all_wrong = correct + cells.correct, wrong + cells.wrong
+    slope = correct * (digamma(all_correct) - digamma(correct)) + wrong * (digamma(all_wrong) - digamma(wrong))
+    slope -= (correct + wrong) * (digamma(all_correct + all_wrong) - digamma(correct + wrong))
+    return cells.sum_all(slope)
 
 
 def improved_effects(effects: RateEffects, cells: VoteCells) -> RateEffects:
-    """Effects after one step in each group of them; the objective does not decrease."""
+    """Effects after a step of annotators, classes and strengths; the objective does not decrease.
+
+    Centre and families move by what their annotators share (``_recentred``).
+    """
     effects = _with_best_spreads(_recentred(effects))
     value = _objective(effects, cells)
-    groups: list[tuple[str, Callable[[Array], Array], Any, Any]] = [
-        ("annotators", cells.sum_annotators, 0.0, effects.annotator_spreads()),
-        ("families", lambda values: _sum_members(cells.sum_annotators(values), effects), 0.0, effects.spreads[0]),
-        ("centre", cells.sum_all, _CENTRE, _CENTRE_SPREAD),
-        ("classes", cells.sum_classes, 0.0, effects.spreads.classes),
-    ]
-    for name, sums, prior_mean, spread in groups:
-        at = getattr(effects, name)
-        if at.size:
-            derivatives = _derivatives(effects, cells)
-            slope = sums(derivatives.slope) - (at - prior_mean) / spread**2
-            step = np.clip(slope / (sums(derivatives.curvature) + spread**-2.0), -_MAX_STEP, _MAX_STEP)
-            effects, value = _move(effects, cells, value, name, at, step)
+    for name, sums, spread in (
+        ("annotators", cells.sum_annotators, effects.annotator_spreads()),
+        ("classes", cells.sum_classes, effects.spreads.classes),
+    ):
+        at: Array = getattr(effects, name)
+        derivatives = _derivatives(effects, cells)
+        slope = sums(derivatives.slope) - at / spread**2
+        step = np.clip(slope / (sums(derivatives.curvature) + spread**-2.0), -_MAX_STEP, _MAX_STEP)
+        effects, value = _move(effects, cells, value, name, at, step)
     return _with_better_strength(effects, cells, value)
 
 
@@ -328,7 +337,7 @@ def _with_better_strength(effects: RateEffects, cells: VoteCells, value: float) 
     def slope(log_strength: Array) -> Array:
         there = replace(effects, strength=np.exp(log_strength))
         prior = (log_strength - np.log(_STRENGTH)) / _LOG_STRENGTH_SPREAD**2
-        total: Array = cells.sum_all(_derivatives(there, cells).strength_slope) - prior
+        total: Array = _strength_slope(there, cells) - prior
         return total
 
     at = np.log(effects.strength)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.special import digamma, gammaln, polygamma
+from scipy.special import digamma, gammaln, zeta
 
 from palda.models.line_search import line_search
 
@@ -46,8 +46,9 @@ def fit_dirichlet(start: Array, log_theta: Array, n_docs: Array) -> DirichletFit
     converged = np.zeros(len(rows), dtype=bool)
     for _ in range(_MAX_STEPS):
         open_rows = np.flatnonzero(~converged)
-        step, expected_gain = _newton_step(rows[open_rows], mean_log[open_rows])
-        updated, gained = _line_search(rows[open_rows], mean_log[open_rows], step)
+        gradient = _gradient(rows[open_rows], mean_log[open_rows])
+        step, expected_gain = _newton_step(rows[open_rows], gradient)
+        updated, gained = _line_search(rows[open_rows], mean_log[open_rows], gradient, step)
         last = expected_gain <= _GAIN_TOLERANCE
         # such a gain is below the rounding error of the objective, but not of the gradient: step without a search
         updated[last] = np.clip(rows[open_rows][last] + step[last], MIN_CONCENTRATION, MAX_CONCENTRATION)
@@ -69,19 +70,23 @@ def _gradient(alpha: Array, mean_log: Array) -> Array:
     return result
 
 
-def _newton_step(alpha: Array, mean_log: Array) -> tuple[Array, Array]:
+def _trigamma(x: Array) -> Array:
+    result: Array = zeta(2.0, x)  # SciPy's polygamma(1, x) would compute digamma(x) as well
+    return result
+
+
+def _newton_step(alpha: Array, gradient: Array) -> tuple[Array, Array]:
     """Newton direction of each row, and its expected gain to first order; coordinates at a limit may stay there."""
-    slope = _gradient(alpha, mean_log)
-    at_limit = ((alpha <= MIN_CONCENTRATION) & (slope < 0)) | ((alpha >= MAX_CONCENTRATION) & (slope > 0))
-    slope = np.where(at_limit, 0.0, slope)
-    inverse = np.where(at_limit, 0.0, -1.0 / polygamma(1, alpha))  # of the Hessian's diagonal
-    common = polygamma(1, alpha.sum(axis=1))
+    at_limit = ((alpha <= MIN_CONCENTRATION) & (gradient < 0)) | ((alpha >= MAX_CONCENTRATION) & (gradient > 0))
+    slope = np.where(at_limit, 0.0, gradient)
+    inverse = np.where(at_limit, 0.0, -1.0 / _trigamma(alpha))  # of the Hessian's diagonal
+    common = _trigamma(alpha.sum(axis=1))
     shift = np.sum(slope * inverse, axis=1) / (1.0 / common + inverse.sum(axis=1))
     step = -(slope - shift[:, None]) * inverse
     return step, np.sum(slope * step, axis=1)
 
 
-def _line_search(alpha: Array, mean_log: Array, step: Array) -> tuple[Array, NDArray[np.bool_]]:
+def _line_search(alpha: Array, mean_log: Array, gradient: Array, step: Array) -> tuple[Array, NDArray[np.bool_]]:
     """Rows after a line search along ``step``, within the limits, and which rows improved."""
 
     def objective(points: Array, rows: NDArray[np.int64]) -> Array:
@@ -91,8 +96,7 @@ def _line_search(alpha: Array, mean_log: Array, step: Array) -> tuple[Array, NDA
         points = np.clip(alpha[rows] + length * step[rows], MIN_CONCENTRATION, MAX_CONCENTRATION)
         return points, points - alpha[rows]
 
-    before, gradient = _objective(alpha, mean_log), _gradient(alpha, mean_log)
-    return line_search(alpha, before, gradient, objective, points_at, _MIN_STEP_LENGTH)
+    return line_search(alpha, _objective(alpha, mean_log), gradient, objective, points_at, _MIN_STEP_LENGTH)
 
 
 def fit_symmetric_dirichlet(start: float, log_sum: float, n_rows: int, n_columns: int) -> tuple[float, bool]:
@@ -116,7 +120,7 @@ def fit_symmetric_dirichlet(start: float, log_sum: float, n_rows: int, n_columns
     for _ in range(_MAX_STEPS):
         derivative = slope(eta)
         low, high = (eta, high) if derivative > 0 else (low, eta)
-        curvature = n_rows * n_columns * (n_columns * polygamma(1, n_columns * eta) - polygamma(1, eta))
+        curvature = n_rows * n_columns * (n_columns * zeta(2.0, n_columns * eta) - zeta(2.0, eta))
         newton = eta - derivative / float(curvature)
         updated = newton if low < newton < high else (low + high) / 2
         if abs(updated - eta) <= 1e-12 * eta:

@@ -69,9 +69,9 @@ def read_labelstudio(
         export does not contain it, and without it classes that nobody chose are unknown. Any other class is an error,
         unless the config takes choices from the tasks.
     ground_truth : {"auto", "gold", "votes"}, default "auto"
-        What annotations marked as ground truth are. By default those of a task that has them from several annotators
-        are votes, with a warning; if that is so for most tasks with ground truth, all of them are votes. Import
-        through the API marks every annotation.
+        What annotations marked as ground truth are. Import through the API marks every annotation; by hand, one per
+        task can be marked. So by default those of a task that has them from several annotators are votes, with a
+        warning, and so are those of tasks with a single annotation if there are fewer such tasks. All others are gold.
     predictions : {"ignore", "votes"}, default "ignore"
         Whether the predictions of models are votes. The annotator is the model version, of kind "model"; its family is
         the version without the number at its end ("news-bert-v2" is of "news-bert"), and people are of kind "person".

@@ -92,8 +92,10 @@ def read_tasks(rows: Sequence[Row], options: TaskOptions, export: Export) -> Non
         export.add_document(row, doc, fields.text(text_name), others)
     for doc, of_task, models, is_vote in zip(docs, annotations, predictions, as_votes, strict=True):
         known = {prediction.name("id"): prediction for prediction in models.predictions}
+        n_annotations = Counter(map(_annotator, of_task))
         for annotation in of_task:
-            reading.add_annotation(annotation, doc, known, ground_truth_is_vote=is_vote)
+            is_only = n_annotations[_annotator(annotation)] == 1
+            reading.add_annotation(annotation, doc, known, ground_truth_is_vote=is_vote, is_only=is_only)
     if options.predictions == "votes":
         reading.add_predictions(docs, predictions, file)
     reading.finish(file)
@@ -137,27 +139,25 @@ def _control(annotations: Sequence[Row], options: TaskOptions) -> str | None:
 def _ground_truth_as_votes(annotations: Sequence[Sequence[Row]], rule: GroundTruthRule, file: str) -> list[bool]:
     """For each task, whether its ground truth annotations are votes.
 
-    Ground truth of several annotators of one task is not gold: import through the API marks every annotation. If most
-    tasks with ground truth are like that, the file was imported, and tasks with one such annotation have votes too.
+    Ground truth of several annotators of one task is not gold: import through the API marks every annotation, while
+    Label Studio allows one per task if it is set by hand. If more tasks are like that than have one annotation, which
+    is ground truth, the file was imported, and those tasks have votes too.
     """
     if rule != "auto":
         return [rule == "votes"] * len(annotations)
-    n_annotators = [len({_annotator(mark) for mark in _ground_truth(of_task)}) for of_task in annotations]
-    n_several = sum(number > 1 for number in n_annotators)
-    n_single = sum(number == 1 for number in n_annotators)
-    least = 1 if n_several > n_single else 2
-    as_votes = [n_several > 0 and number >= least for number in n_annotators]
-    if n_several:
-        n_votes = sum(
-            len(_ground_truth(of_task)) for of_task, is_vote in zip(annotations, as_votes, strict=True) if is_vote
-        )
-        rest = f"; those of {n_single:,} other tasks are gold labels" if n_single and least > 1 else ""
-        warnings.warn(
-            f"{file}: {n_votes:,} annotations marked as ground truth were read as votes, because {n_several:,} tasks "
-            f"have ground truth of several annotators (import through the API marks every annotation){rest}; pass "
-            "ground_truth='votes' or ground_truth='gold' to choose",
-            PaldaWarning,
-            stacklevel=5,
+    marked = [_ground_truth(of_task) for of_task in annotations]
+    several = [len({_annotator(mark) for mark in marks}) > 1 for marks in marked]
+    alone = [len(of_task) == len(marks) == 1 for of_task, marks in zip(annotations, marked, strict=True)]
+    is_import = sum(several) > sum(alone)
+    as_votes = [many or (one and is_import) for many, one in zip(several, alone, strict=True)]
+    if any(several):
+        n_votes = sum(len(marks) for marks, is_vote in zip(marked, as_votes, strict=True) if is_vote)
+        n_gold = sum(bool(marks) and not is_vote for marks, is_vote in zip(marked, as_votes, strict=True))
+        rest = f"; those of {n_gold:,} other tasks are gold labels" if n_gold else ""
+        _warn(
+            f"{file}: {n_votes:,} annotations marked as ground truth were read as votes, because {sum(several):,} "
+            f"tasks have ground truth of several annotators (import through the API marks every annotation){rest}; "
+            "pass ground_truth='votes' or ground_truth='gold' to choose"
         )
     return as_votes
 
@@ -183,7 +183,7 @@ class _Reading:
         self._sources: dict[str, Counter[str]] = {}
 
     def add_annotation(
-        self, annotation: Row, doc: str, predictions: Mapping[str, Row], *, ground_truth_is_vote: bool
+        self, annotation: Row, doc: str, predictions: Mapping[str, Row], *, ground_truth_is_vote: bool, is_only: bool
     ) -> None:
         export, control = self._export, self._control
         is_gold = is_true(annotation.cells.get("ground_truth")) and not ground_truth_is_vote
@@ -206,7 +206,10 @@ class _Reading:
         chosen = [name for result in answers for name in chosen_classes(result, "value")]
         annotator = "" if is_gold else self._person(annotation, prelabel)
         answer = ABSTAINED if is_skipped else Answer(chosen)
-        export.add_annotation(annotation, doc, annotator, answer, time=time_of(annotation.cells), gold=is_gold)
+        is_imported = is_true(annotation.cells.get("ground_truth")) and not is_gold
+        # imported ones have the time of the import, which only tells which of several is the latest
+        time = None if is_imported and is_only else time_of(annotation.cells)
+        export.add_annotation(annotation, doc, annotator, answer, time=time, gold=is_gold)
 
     def _person(self, annotation: Row, prelabel: Prelabel | None) -> str:
         name = _named_annotator(annotation)
