@@ -1,9 +1,11 @@
-"""Copies and collusion on simulated crowds: consensus and annotator quality with copies, against the crowd without them.
+"""Copies and collusion: consensus and annotator quality of simulated crowds with copies, against those without them.
 
-(a) Clones: the paper's crowd of 50 with 5 votes per document, in which the annotator whose quality is nearest to .6 gets
-quality .6 and four clones, who repeat every vote of the original. Compared with the crowd without the clones.
-(b) Siblings: five annotators with qualities drawn from the paper's crowd and five siblings of one model, quality .75,
-errors correlated at .5; everybody judges every document. Compared with the five annotators and one sibling.
+(a) Clones: the paper's crowd of 50 with 5 votes per document, where the annotator whose quality is nearest to .6 gets
+quality .6 and four clones, who vote wherever the original voted and repeat all of its votes, or 70%. Compared with the
+crowd without the clones.
+(b) Siblings: five people with qualities drawn from the paper's crowd and five siblings of one model, quality .75,
+errors correlated at .5; everybody judges every document. Compared with the five people and one sibling. Once as
+annotators of unknown kind, once with the siblings declared as models.
 (c) Accusations: 20 crowds without copies, each with other labels, annotator behaviour and votes per document; and the
 three real crowds, where the groups that are found are listed.
 
@@ -16,6 +18,8 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,12 +27,15 @@ from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.real_crowds import CROWDS, read_crowd
 from palda import metrics, simulate
+from palda.data import names_array
 from palda.errors import PaldaError
 from palda.estimators import aggregate
 from palda.io import catalog
 from palda.models.crowd import TwoCoinModel, find_copies, merge_copies, summarize_annotators
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from numpy.typing import NDArray
 
     from palda.data import Votes
@@ -52,21 +59,33 @@ def labels_of(name: str) -> NDArray[np.int8]:
     return np.asarray(labels, dtype=np.int8)
 
 
-def clones(labels: NDArray[np.int8], seed: int) -> tuple[Crowd, Crowd]:
+def clones(labels: NDArray[np.int8], seed: int, copy_share: float = 1.0) -> tuple[Crowd, Crowd]:
     """The crowd without and with clones."""
     quality = simulate.annotators("paper", n_classes=1, seed=seed).quality.copy()
     original = int(np.argmin(np.abs(quality - QUALITY)))
     quality[original] = QUALITY
     crowd = simulate.crowd(labels, quality, votes_per_doc=VOTES_PER_DOC, seed=seed)
-    return crowd, simulate.clones(labels, *crowd, original, N_CLONES, seed=seed)
+    return crowd, simulate.clones(labels, *crowd, original, N_CLONES, copy_share=copy_share, seed=seed)
 
 
-def siblings(labels: NDArray[np.int8], seed: int) -> tuple[Crowd, Crowd]:
+def siblings(labels: NDArray[np.int8], seed: int, *, declared: bool = False) -> tuple[Crowd, Crowd]:
     """People with one sibling, and with all of them."""
     quality = simulate.annotators("paper", n_classes=1, seed=seed).quality
     people = np.random.default_rng(seed).choice(quality, N_PEOPLE, replace=False)
     crowd = simulate.crowd(labels, people, votes_per_doc=N_PEOPLE, seed=seed)
-    return simulate.siblings(labels, *crowd, 1, seed=seed), simulate.siblings(labels, *crowd, N_SIBLINGS, seed=seed)
+    votes, annotators = simulate.siblings(labels, *crowd, N_SIBLINGS, seed=seed)
+    if declared:
+        kinds = names_array(["person"] * N_PEOPLE + ["model"] * N_SIBLINGS)
+        votes = replace(votes, annotator_kinds=kinds)
+    return simulate.siblings(labels, *crowd, 1, seed=seed), (votes, annotators)
+
+
+CASES: Mapping[str, Callable[[NDArray[np.int8], int], tuple[Crowd, Crowd]]] = {
+    "clones": clones,
+    "clones, 70% of votes": partial(clones, copy_share=0.7),
+    "siblings": siblings,
+    "siblings, declared": partial(siblings, declared=True),
+}
 
 
 def scores(labels: NDArray[np.int8], crowd: Crowd, fitted: Votes, n_compared: int) -> Array:
@@ -83,7 +102,7 @@ def scores(labels: NDArray[np.int8], crowd: Crowd, fitted: Votes, n_compared: in
 
 def compare(name: str) -> None:
     labels = labels_of(name)
-    for kind, crowds in (("clones", clones), ("siblings", siblings)):
+    for kind, crowds in CASES.items():
         rows, found = [], []
         for seed in SEEDS:
             without, with_copies = crowds(labels, seed)
@@ -97,21 +116,20 @@ def compare(name: str) -> None:
                     scores(labels, with_copies, merge_copies(votes, groups.group_of), n_compared),
                 ]
             )
-            found.append(described(groups, votes))
+            n_members = "+".join(str(len(group.members)) for group in groups.groups)
+            found.append(f"{n_members} (undecided)" if groups.rivals else n_members)
         (f1, rmse), (f1_plain, rmse_plain), (f1_merged, rmse_merged) = np.mean(rows, axis=0)
         kept = f1_merged > f1 - TARGET and rmse_merged < rmse + TARGET
         print(
             f"{name}, {kind}: micro-F1 {f1:.4f} without copies, {f1_plain:.4f} with them, {f1_merged:.4f} merged; "
             f"RMSE {rmse:.4f}, {rmse_plain:.4f}, {rmse_merged:.4f}: {'reached' if kept else 'MISSED'}; "
-            f"found {'; '.join(found)}",
+            f"members found {', '.join(found)}",
             flush=True,
         )
 
 
 def described(groups: CopyGroups, votes: Votes) -> str:
     """Names and shares of the groups."""
-    if groups.rivals:
-        return f"two camps, {len(groups.rivals[0].members)} or {len(groups.rivals[1].members)} annotators"
     named = zip(groups.groups, groups.names(votes.annotators), strict=True)
     return " and ".join(f"{', '.join(names)} (share {group.copy_share:.2f})" for group, names in named) or "nobody"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -180,8 +180,18 @@ def _with_annotators(
     names: list[str],
 ) -> Votes:
     """The votes of the crowd and those of new annotators, all of whom judge the same pairs of document and class."""
-    n_new = len(values)
+    n_new, n_votes = len(values), len(values) * len(judged[0])
     new = np.repeat(np.arange(votes.n_annotators, votes.n_annotators + n_new, dtype=np.int32), len(judged[0]))
+    added: dict[str, Any] = {
+        name: np.append(getattr(votes, name), np.full(n_votes, np.nan))
+        for name in ("probability", "time")
+        if len(getattr(votes, name))
+    }
+    added |= {
+        name: names_array([*getattr(votes, name), *[""] * n_new])
+        for name in ("annotator_kinds", "annotator_families")
+        if len(getattr(votes, name))
+    }
     return Votes.from_codes(
         np.concatenate((votes.doc, np.tile(judged[0], n_new))),
         np.concatenate((votes.annotator, new)),
@@ -190,6 +200,7 @@ def _with_annotators(
         doc_ids=votes.doc_ids,
         annotators=names_array([*votes.annotators, *names]),
         classes=votes.classes,
+        **added,
     )
 
 

@@ -85,8 +85,8 @@ def fit(
     messages = Messages(quiet=quiet)
     checkpoint = _find_checkpoint(output, checkpoint_minutes, resume=resume, force=force)
     model = CrowdPALDA(
-        topics or "auto", annotators=annotators, copies=not no_copies, drift=not no_drift, label_prior=label_prior, algorithm=algorithm,
-        max_iter=max_iter, n_jobs=jobs, engine=engine, random_state=seed, verbose=int(not quiet),
+        topics or "auto", annotators=annotators, copies=not no_copies, drift=not no_drift, label_prior=label_prior,
+        algorithm=algorithm, max_iter=max_iter, n_jobs=jobs, engine=engine, random_state=seed, verbose=int(not quiet),
     )  # fmt: skip
     with messages.show_warnings():
         source: ShardFolder | Dataset

@@ -9,12 +9,12 @@ many copies cannot pass for the truth. The consensus is not used: copies may dom
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.linalg import eigsh
+from scipy.sparse.linalg import ArpackError, eigsh
 from scipy.special import ndtri
 
 from palda.models.crowd.vote_pairs import gold_pairs, vote_pairs
@@ -31,8 +31,8 @@ MIN_COMMON_DOCS = 20
 """Documents that both annotators of a pair must have judged to be reported."""
 
 MIN_COPY_SHARE = 0.4
-"""Mean share of repeated votes from which a group is reported. The best annotators of a crowd whose documents differ much in
-difficulty reach .35: they err on the same documents."""
+"""Mean share of repeated votes from which a group is reported. The best annotators of a crowd whose documents differ
+much in difficulty reach .35: they err on the same documents."""
 
 MIN_MODEL_SHARE = 0.2
 """The same for a group of models: nobody is accused, and siblings of one model are to be expected."""
@@ -95,6 +95,10 @@ class CopyPairs:
     stands_out: NDArray[np.bool_]
     """Whether z is beyond its threshold and the share above ``MIN_MODEL_SHARE``."""
 
+    def select(self, which: NDArray[np.bool_]) -> CopyPairs:
+        """Some of the pairs."""
+        return CopyPairs(*(getattr(self, spec.name)[which] for spec in fields(self)))
+
 
 @dataclass(frozen=True)
 class CopyGroups:
@@ -102,7 +106,7 @@ class CopyGroups:
 
     groups: tuple[CopyGroup, ...]
     rivals: tuple[CopyGroup, ...]
-    """Groups of which some, but not all, are copies: two camps that the votes alone cannot tell apart."""
+    """Groups that explain the votes about as well as ``groups``: the votes do not tell which of both are copies."""
     group_of: Ints
     """(annotators,): the lowest position in the group of each annotator; its own if it is in none."""
     pairs: CopyPairs
@@ -159,7 +163,6 @@ class _Explanation(NamedTuple):
 def find_copies(
     votes: VoteRows,
     known: NDArray[np.int8] | None = None,
-    kinds: Strings | None = None,
     *,
     seed: int = 0,
 ) -> CopyGroups:
@@ -172,15 +175,17 @@ def find_copies(
     If two camps agree among themselves more than with each other, either may be the copies. The explanation with the
     lower cost is used: one share of repeated votes per group should explain all pairs, and few annotators should be in
     groups. ``known`` labels, (documents, classes) with -1 for unknown, count as one more annotator, who copies nobody.
-    ``kinds`` (annotators,) says who is a "model"; models may be in groups at no cost. If two explanations are equally
-    good, no group is reported, and both are in ``rivals``.
+    Annotators whose kind is "model" may be in groups at no cost. If another explanation is about as good, its groups
+    are in ``rivals``: then one of both camps is made of copies, but nobody can be named.
     """
     found = vote_pairs(votes, _MIN_FIT_DOCS, seed)
     if known is not None and known.max(initial=-1) >= 0:
         found = found + gold_pairs(votes, known, _MIN_FIT_DOCS)
     n_tested = int(np.sum(found.n_docs >= MIN_COMMON_DOCS))
     min_z = max(float(-ndtri(_LEVEL / max(n_tested, 1))), _MIN_Z)
-    is_model = np.zeros(votes.n_annotators, dtype=bool) if kinds is None or not len(kinds) else kinds == "model"
+    is_model = np.zeros(votes.n_annotators, dtype=bool)
+    if len(votes.annotator_kinds):
+        is_model = np.asarray(votes.annotator_kinds == "model")
     best, rivals = _search(found, is_model, min_z)
 
     def is_strong(group: CopyGroup) -> bool:
@@ -190,11 +195,12 @@ def find_copies(
     group_of = np.arange(votes.n_annotators)
     for group in groups:
         group_of[list(group.members)] = group.members[0]
-    return CopyGroups(groups, tuple(filter(is_strong, rivals)), group_of, best.pairs, best.spread, min_z)
+    pairs = best.pairs.select(best.pairs.second < votes.n_annotators)  # without those with known labels
+    return CopyGroups(groups, tuple(filter(is_strong, rivals)), group_of, pairs, best.spread, min_z)
 
 
 def _search(pairs: VotePairs, is_model: NDArray[np.bool_], min_z: float) -> tuple[_Explanation, tuple[CopyGroup, ...]]:
-    """The explanation with the lowest cost, and the groups that compete if it is not unique."""
+    """The explanation with the lowest cost, and the groups of another one that is about as good."""
     start = np.full(len(is_model) + 1, _LOADING)  # the last one is that of known labels
     costs = np.where(is_model, 0.0, _PERSON_COST if is_model.any() else _COST)
     plain = _fit(pairs, np.ones(len(pairs), dtype=bool), _FIRST_SPREAD, start)
@@ -208,14 +214,14 @@ def _search(pairs: VotePairs, is_model: NDArray[np.bool_], min_z: float) -> tupl
         margin = _TIE + _COST * min(abs(len(other.members) - len(best.members)), _FEW)
         tie = other.cost(spread, costs) < best.cost(spread, costs) + margin
         if tie and other.members and best.members and not other.members & best.members:
-            return best._replace(groups=()), best.groups + other.groups
+            return best, other.groups
     return best, ()
 
 
 def _explanation(found: VotePairs, fit: _Fit, min_z: float) -> _Explanation:
     fit, spread, z, reported = _without_reported(found, fit, min_z)
     pairs = _described(found, fit, z, reported)
-    linked = (z > _WEAK * min_z) & (pairs.copy_share > MIN_MODEL_SHARE) & (found.n_docs >= MIN_COMMON_DOCS)
+    linked = (z > _WEAK * min_z) & (pairs.copy_share > MIN_MODEL_SHARE) & _testable(found, fit)
     groups = tuple(_group(members, pairs) for members in _clusters(pairs, linked))
     return _Explanation(pairs, groups, fit.variance, spread)
 
@@ -249,7 +255,10 @@ def _camps(pairs: VotePairs, fit: _Fit) -> list[NDArray[np.bool_]]:
     shape = (n_annotators, n_annotators)
     excess = sparse.csr_array((z, (pairs.first, pairs.second)), shape=shape)
     start = np.random.default_rng(0).random(n_annotators)
-    vector = eigsh(excess + excess.T, k=1, which="LA", v0=start)[1][:, 0]
+    try:
+        vector = eigsh(excess + excess.T, k=1, which="LA", v0=start)[1][:, 0]
+    except ArpackError:  # no division stands out
+        return []
     sides = (vector > _SIDE * vector.max(), vector < _SIDE * vector.min())
     return [side[pairs.first] & side[pairs.second] for side in sides]
 
@@ -290,7 +299,9 @@ def _fit(pairs: VotePairs, included: NDArray[np.bool_], spread: float, start: Ar
     return _Fit(loadings, expected, variance, partners, included)
 
 
-def _sums(pairs: VotePairs, of_first: Array, of_second: Array, n_annotators: int) -> Array:
+def _sums(
+    pairs: VotePairs, of_first: Array | NDArray[np.bool_], of_second: Array | NDArray[np.bool_], n_annotators: int
+) -> Array:
     """(annotators,): sums over the pairs of each annotator."""
     sums = np.bincount(pairs.first, of_first, n_annotators) + np.bincount(pairs.second, of_second, n_annotators)
     return sums.astype(np.float64, copy=False)
@@ -313,7 +324,7 @@ def _trimmed(pairs: VotePairs, fit: _Fit) -> _Fit:
 
 def _without_reported(pairs: VotePairs, fit: _Fit, min_z: float) -> tuple[_Fit, float, Array, NDArray[np.bool_]]:
     """Fit without the pairs that stand out, the spread of the others, z of all pairs, and which are reported."""
-    enough = (pairs.n_docs >= MIN_COMMON_DOCS) & (pairs.second < len(fit.loadings) - 1)  # not with known labels
+    enough = _testable(pairs, fit)
     spread, z = _excess(pairs, fit)
     for _ in range(_REPORT_ROUNDS):
         outlying = enough & (z > min_z) & (_copy_share(pairs, fit) > MIN_MODEL_SHARE / 2.0)
@@ -323,6 +334,12 @@ def _without_reported(pairs: VotePairs, fit: _Fit, min_z: float) -> tuple[_Fit, 
         spread, z = _excess(pairs, fit)
     reported = enough & (z > min_z) & (_copy_share(pairs, fit) > MIN_MODEL_SHARE) & (fit.partners >= _MIN_PARTNERS)
     return fit, spread, z, reported
+
+
+def _testable(pairs: VotePairs, fit: _Fit) -> NDArray[np.bool_]:
+    """(pairs,): whether a pair has enough common documents and is one of annotators, not with known labels."""
+    result: NDArray[np.bool_] = (pairs.n_docs >= MIN_COMMON_DOCS) & (pairs.second < len(fit.loadings) - 1)
+    return result
 
 
 def _excess(pairs: VotePairs, fit: _Fit) -> tuple[float, Array]:

@@ -105,8 +105,8 @@ def vote_pairs(votes: VoteRows, min_docs: int, seed: int = 0) -> VotePairs:
     sums = np.zeros((5, len(keys)))
     for pair, first, second in _comparisons(sample, keys):
         product, scale = table.document_sums(pair, first, second)
-        for total, values in zip(sums, (product, scale, product**2, product * scale, scale**2), strict=True):
-            total += np.bincount(pair, values, minlength=len(keys))
+        parts = (product, scale, product**2, product * scale, scale**2)
+        sums += [np.bincount(pair, part, minlength=len(keys)) for part in parts]
     low, high = np.divmod(keys, votes.n_annotators)
     varied = sums[1] > 0
     return VotePairs(

@@ -96,7 +96,7 @@ class VoteSources:
         return np.append(self.group_of, np.arange(len(self.group_of), n_annotators))
 
     def with_new_annotators(self, n_new: int) -> tuple[VoteSources, Ints]:
-        """VoteSources with ``n_new`` more annotators, and where they find the old sources, of which new ones come last."""
+        """Sources with ``n_new`` more annotators, and where they find the old ones, of which the new ones come last."""
         n_old = len(self.group_of)
         order = np.concatenate(
             (np.arange(n_old), n_old + self.n_periods + np.arange(n_new), n_old + np.arange(self.n_periods))
@@ -162,8 +162,7 @@ def find_vote_sources(
     """
     sources = no_sources(votes.n_annotators)
     if copies and len(votes):
-        kinds = votes.annotator_kinds
-        found = find_copies(votes, known, kinds if len(kinds) else None, seed=seed)
+        found = find_copies(votes, known, seed=seed)
         groups = [[float(getattr(group, name)) for name in _GROUP_COLUMNS] for group in found.groups]
         sources = replace(sources, group_of=found.group_of, groups=np.array(groups).reshape(-1, len(_GROUP_COLUMNS)))
     sample = _with_times(votes, seed) if drift else None
