@@ -108,7 +108,10 @@ def false_flags() -> None:
 
 
 def delays(n_classes: int, votes_per_doc: int, shape: str, seeds: Sequence[int]) -> None:
-    """Judged documents from the change, or from the start of a gradual one, until it is found."""
+    """Judged documents from the change, or from the start of a gradual one, until it is found.
+
+    A change that is not found by the end counts with all documents judged after it.
+    """
     step = 5 * N_ANNOTATORS // votes_per_doc  # documents, so that everybody judges about five more
     until_found, n_false, n_missed = [], 0, 0
     for seed in seeds:
@@ -125,6 +128,7 @@ def delays(n_classes: int, votes_per_doc: int, shape: str, seeds: Sequence[int])
             waiting -= set(found)
             if not waiting:
                 break
+        until_found += [int(np.sum(judged[annotator] >= changed_at[annotator])) for annotator in waiting]
         n_false += len(false)
         n_missed += len(waiting)
     print(
