@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Array, Strings, Votes
-    from palda.models.crowd import AnnotatorBelief, GoldCheck, Sources
+    from palda.models.crowd import AnnotatorBelief, GoldCheck, VoteSources
 
 
 class AnnotatorEstimator(VoteShareEstimator):
@@ -36,7 +36,7 @@ class AnnotatorEstimator(VoteShareEstimator):
     consensus_: Array
     gold_check_: GoldCheck | None = None
     _vote_counts: Array
-    _sources: Sources
+    _sources: VoteSources
     _individuals: tuple[AnnotatorBelief, Array] | None
 
     @property
