@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from palda.data import Votes
 from palda.errors import DataError
 from palda.estimators.inputs import known_votes
 from palda.estimators.vote_shares import VoteShareEstimator
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from palda.data import Array, Strings, Votes
+    from palda.data import Array, Strings
     from palda.models.crowd import AnnotatorBelief, GoldCheck, VoteSources
 
 
@@ -169,4 +170,9 @@ class AnnotatorEstimator(VoteShareEstimator):
 
     def _own_votes(self, votes: Any) -> Votes:
         """Votes on the training documents; annotators that the model does not know come last."""
+        if isinstance(votes, Votes):
+            same = votes.annotators[: len(self.annotators_)], votes.classes, votes.doc_ids
+            own = self.annotators_, self.classes_, self.doc_ids_
+            if all(np.array_equal(*pair) for pair in zip(same, own, strict=True)):
+                return votes
         return known_votes(votes, self.doc_ids_, len(self.doc_ids_), self.classes_, self.annotators_)
