@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.mixed_crowd import CHANGED, COPIES, PEOPLE, mixed_crowd
 
 from palda import CrowdPALDA, Votes, simulate
 from palda.data import Corpus
@@ -48,6 +49,16 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     votes, _ = simulate.crowd(news, QUALITIES, votes_per_doc=5, seed=1)
     model = CrowdPALDA(5, label_prior="words", max_iter=4, tol=1.0, random_state=0, n_jobs=1).fit(news.corpus, votes)
     return write_report(model, tmp_path_factory.mktemp("report") / "report.html", votes=votes, X=news.corpus)
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Report on a crowd with copies, a change, soft votes, models and gold labels."""
+    crowd = mixed_crowd()
+    path = tmp_path_factory.mktemp("mixed") / "report.html"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("palda.report.annotator_charts.MIN_RATE_SPREAD", 0.0)
+        return write_report(crowd.model, path, votes=crowd.votes, X=crowd.news.corpus)
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +124,31 @@ def test_all_charts_and_lists_are_drawn(page: Any) -> None:
     assert page.locator("#agreement rect").count() == N_ANNOTATORS**2
     assert page.locator("#document-list > li").count() == 20
     assert page.locator("#topic-view li").count() > 10
+
+
+def test_the_charts_of_annotators_are_drawn_and_explored(browser: Any, mixed: Path) -> None:
+    watched = Watched(browser, mixed)
+    page, tip = watched.page, watched.page.locator("#tip")
+    n_annotators, n_classes = PEOPLE + len(COPIES), 10
+    assert page.locator("#quality-curves figure svg").count() == n_annotators
+    assert page.locator("#quality-curves .change.worse").count() == 1
+    assert page.locator("#quality-curves .band").count() == n_annotators
+    assert page.locator("#confidence-curves .diagonal").count() == len(COPIES)
+    assert page.locator("#rates rect").count() == n_annotators * n_classes
+    assert page.locator("#gold-check .bar").count() == page.locator("#gold-check circle").count() > 0
+    first = page.locator("#quality-curves svg").first
+    assert first.get_attribute("aria-label").startswith(f"Quality of {CHANGED} over time")
+    first.focus()
+    page.keyboard.press("ArrowRight")
+    assert tip.inner_text().startswith(f"{CHANGED}, 2023-11-")
+    assert page.locator("#announcement").inner_text() != ""
+    page.locator("#rates svg").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    assert "sensitivity" in tip.inner_text()
+    assert sort_by(page, "annotator-table", "kind")[0] == "model"
+    watched.context.close()
+    assert watched.faults == []
 
 
 def test_tables_are_sorted_by_clicking_a_heading(page: Any) -> None:
@@ -221,13 +257,14 @@ def test_markup_in_names_and_texts_never_runs(browser: Any, injected: Path) -> N
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("path", ["report", "mixed"])
 def test_the_accessibility_audit_finds_no_serious_fault(
-    browser: Any, report: Path, colours: str, size: dict[str, int]
+    browser: Any, path: str, colours: str, size: dict[str, int], request: pytest.FixtureRequest
 ) -> None:
     audit = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="the audit needs: pip install axe-playwright-python"
     )
-    watched = Watched(browser, report, color_scheme=colours)
+    watched = Watched(browser, request.getfixturevalue(path), color_scheme=colours)
     watched.page.set_viewport_size(size)
     watched.page.locator("#document-list summary").first.click()
     found = audit.Axe().run(watched.page).response["violations"]
@@ -236,7 +273,7 @@ def test_the_accessibility_audit_finds_no_serious_fault(
     assert serious == []
 
 
-@pytest.mark.parametrize("path", ["report", "injected"])
+@pytest.mark.parametrize("path", ["report", "mixed", "injected"])
 def test_the_page_fits_the_width_of_a_phone(browser: Any, path: str, request: pytest.FixtureRequest) -> None:
     watched = Watched(browser, request.getfixturevalue(path))
     watched.page.set_viewport_size(PHONE)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 import pytest
+from tests.mixed_crowd import CHANGED, COPIES, mixed_crowd
 
 import palda as library
 from palda import PALDA, CrowdPALDA, simulate
@@ -57,6 +58,21 @@ def test_consensus_prints_the_consensus_of_the_model(palda: Palda, world: World,
     lines = palda("consensus", world.model).out.splitlines()
     assert len(lines) == 60
     assert lines[0].startswith("news-0001: ")
+
+
+def test_annotators_shows_copies_and_changes(palda: Palda, tmp_path: Path, world: World) -> None:
+    path = tmp_path / "model.palda"
+    mixed_crowd().model.save(path)
+    (group,) = json.loads(palda("annotators", path, "--copies", "--json").out)
+    assert group["members"] == COPIES
+    (change,) = json.loads(palda("annotators", path, "--changes", "--json").out)
+    assert (change["annotator"], change["kind"]) == (CHANGED, "worse")
+    assert change["quality_after_high"] < change["quality_before_low"]
+    assert "worse" in palda("annotators", path, "--changes").out
+    assert "no annotators repeat each other's votes" in palda("annotators", world.model, "--copies").out
+    refused = palda("annotators", path, "--copies", "--changes")
+    assert refused.code == 2
+    assert "--by-class" in refused.err
 
 
 def test_consensus_of_new_documents_needs_their_votes(palda: Palda, world: World, crowd: CrowdPALDA) -> None:

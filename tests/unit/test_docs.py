@@ -141,9 +141,11 @@ def shared_fits(monkeypatch: pytest.MonkeyPatch) -> None:
             votes.annotator,
             votes.label,
             votes.value,
+            votes.probability,
+            votes.time,
             gold,
         ]
-        names = [*votes.doc_ids, *votes.annotators, *votes.classes]
+        names = [*votes.doc_ids, *votes.annotators, *votes.classes, *votes.annotator_kinds, *votes.annotator_families]
         settings = {name: value for name, value in options.items() if name not in ("gold", "checkpoint")}
         key = (
             type(X).__name__,
@@ -228,18 +230,20 @@ def test_the_picture_of_the_crowd_is_drawn_by_its_script(
 
 @pytest.mark.browser
 @pytest.mark.guide
+@pytest.mark.parametrize("name", ["report", "annotators"])
+@pytest.mark.filterwarnings("ignore:EM did not converge")
 def test_the_picture_of_the_report_is_taken_by_its_script(
-    tmp_path: Path, shared_fits: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, shared_fits: None, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     pytest.importorskip("playwright.sync_api", reason="the picture needs playwright: pip install playwright")
     if not (os.environ.get("PALDA_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")):
         pytest.skip("no Chromium found: install one, or name it in PALDA_CHROMIUM")
     monkeypatch.setattr("palda.cli.commands.demo.N_DOCS", DEMO_TEXTS)
-    script = tmp_path / "report.py"
-    script.write_text((ROOT / "docs" / "pictures" / "report.py").read_text())
+    script = tmp_path / f"{name}.py"
+    script.write_text((ROOT / "docs" / "pictures" / f"{name}.py").read_text())
     runpy.run_path(str(script), run_name="__main__")
-    assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
-    assert (ROOT / "docs" / "pictures" / "report.png").stat().st_size < 300_000
+    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert (ROOT / "docs" / "pictures" / f"{name}.png").stat().st_size < 300_000
 
 
 def named_in_code(page: Path) -> list[str]:

@@ -187,7 +187,7 @@ def test_word_names_are_taken_from_the_model(
     words = TextWords()
     counts = words.fit_transform(["Theatres and theatres, ministers"] * 3 + ["a theatre, a minister of theatres"] * 3)
     votes = Votes.from_array(np.array([[[1, 0]]] * 3 + [[[0, 1]]] * 3))
-    CrowdPALDA(2, max_iter=2, tol=1.0, random_state=0, n_jobs=1).fit(counts, votes).save(tmp_path / "m", words=words)
+    CrowdPALDA(2, max_iter=9, tol=1.0, random_state=0, n_jobs=1).fit(counts, votes).save(tmp_path / "m", words=words)
     shown = embedded(render_report(load(tmp_path / "m"), X=counts))
     assert set(shown["vocabulary"]) <= {"theatres", "minister"}
     shown_words = {word for entry in shown["documents"]["shown"] for label in entry["labels"]

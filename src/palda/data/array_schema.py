@@ -108,7 +108,8 @@ def prefixed(prefix: str, schema: Schema, group: str = "", own: Iterable[str] = 
     def moved(spec: ArraySpec) -> ArraySpec:
         inner = f"{prefix} {spec.group}" if spec.group else ""
         shape = tuple(renamed.get(axis, axis) if isinstance(axis, str) else axis for axis in spec.shape)
-        return replace(spec, shape=shape, group="/".join(part for part in (group, inner) if part))
+        below = renamed.get(spec.below, spec.below) if isinstance(spec.below, str) else spec.below
+        return replace(spec, shape=shape, below=below, group="/".join(part for part in (group, inner) if part))
 
     return {f"{prefix}.{name}": moved(spec) for name, spec in schema.items()}
 

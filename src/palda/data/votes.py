@@ -196,6 +196,15 @@ class Votes(Frozen):
         """Some of the votes, by position or mask, in ascending order; the axes and abstentions stay the same."""
         return replace(self, **self._columns_at(selection(rows)))
 
+    def of_annotators(self, positions: NDArray[np.int64]) -> Votes:
+        """The votes of the annotators at ascending ``positions``, who are the only ones left; no abstentions."""
+        number_of = np.full(self.n_annotators, -1, dtype=np.int32)
+        number_of[positions] = np.arange(len(positions), dtype=np.int32)
+        columns = self._columns_at(number_of[self.annotator] >= 0)
+        columns["annotator"] = number_of[columns["annotator"]]
+        columns |= {name: getattr(self, name)[positions] for name in _PER_ANNOTATOR if len(getattr(self, name))}
+        return replace(self, **columns, annotators=self.annotators[positions], abstained=self.abstained[:0])
+
     def _columns_at(self, rows: NDArray[Any] | slice) -> dict[str, Any]:
         columns = {name: getattr(self, name)[rows] for name in LONG_COLUMNS}
         return columns | {name: getattr(self, name)[rows] for name in _PER_VOTE if len(getattr(self, name))}

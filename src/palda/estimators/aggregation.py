@@ -21,6 +21,7 @@ from palda.models.crowd import (
     CrowdSettings,
     CrowdState,
     belief_from_labels,
+    check_gold,
     choose_n_profiles,
     count_votes,
     cut_votes,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Array, Strings, Votes
-    from palda.models.crowd import Profiles
+    from palda.models.crowd import GoldCheck, Profiles
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,9 @@ class Aggregation:
         Annotators who repeat each other's votes, with the columns of ``CrowdPALDA.copies_``.
     changes : DataFrame
         Changes of annotators' rates over time, with the columns of ``CrowdPALDA.changes_``.
+    gold_check : GoldCheck or None
+        The consensus against gold labels that have votes, each held back once, as ``CrowdPALDA.gold_check_``; None with
+        fewer than 30 such labels.
     """
 
     consensus: Array
@@ -81,6 +85,7 @@ class Aggregation:
     classes: Strings
     copies: pd.DataFrame
     changes: pd.DataFrame
+    gold_check: GoldCheck | None = None
 
     @property
     def n_iter(self) -> int:
@@ -230,6 +235,7 @@ def aggregate(
         classes=given.classes,
         copies=sources.copies_table(given.annotators),
         changes=sources.changes.to_frame(given.annotators),
+        gold_check=check_gold(voted, known, result.state, settings, seed=random_state),
     )
 
 

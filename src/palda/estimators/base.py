@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 from scipy import sparse
@@ -46,6 +46,7 @@ from palda.training import (
     RevisitedDocuments,
     TrainingPlan,
     UpdateResult,
+    compare_with_gold,
     fit_alternating,
     fit_base_rates,
     summarize_past,
@@ -65,11 +66,19 @@ if TYPE_CHECKING:
     from palda.estimators.checkpoint import Checkpoint
     from palda.estimators.explanation import WordTable
     from palda.models.classifier import ExternalClassifier, LabelPrior, LogisticClassifier
-    from palda.models.crowd import AnnotatorModel, Profiles
+    from palda.models.crowd import AnnotatorModel, GoldCheck, Profiles
     from palda.models.topics import EMResult, Params, TrainingData
 
 _MIN_DOCS = 50  # with fewer documents the label prior is the base rate
 _CROWD_MAX_ITER, _CROWD_TOL = 200, 1e-6  # EM over the votes inside one round of training
+
+
+class TrainedLabels(NamedTuple):
+    """Labels of the training documents, and how well the votes and gold labels that were held back are predicted."""
+
+    label_probs: Array
+    log_likelihoods: Array = np.empty(0)  # of held-out votes, one per round
+    gold_check: GoldCheck | None = None
 
 
 class TopicEstimator(TransformerMixin, PersistentEstimator):
@@ -174,8 +183,8 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
 
     def _train(
         self, data: TrainingData, annotators: AnnotatorModel, checkpoint: Checkpoint | str | os.PathLike[str] | None
-    ) -> tuple[Array, Array]:
-        """Fit everything; returns label probabilities and log-likelihoods of held-out votes, one per round.
+    ) -> TrainedLabels:
+        """Fit everything.
 
         With base rates, words and votes are fitted in one EM, as published. Otherwise classifier and labels are
         fitted in turns (maths, eqs. 48-51).
@@ -203,11 +212,12 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
                 known = data.known[joint.held_out]
                 unknown = np.nan if data.votes is None else joint.label_probs[joint.held_out]
                 self.thresholds_ = self._choose_thresholds(np.where(known >= 0, known, unknown), joint.held_out_probs)
-                return joint.label_probs, np.empty(0)
+                return TrainedLabels(joint.label_probs)
             n_profiles = None if self.n_profiles == "auto" else int(self.n_profiles)
             crowd = self._crowd_settings(annotators, settings.engine)
             plan = TrainingPlan(self.label_prior, n_profiles, topics, crowd, seed, progress.stage)
             result = fit_alternating(data, plan)
+            gold_check = compare_with_gold(data, result, crowd)
             progress.done()
         self._prior, self._past, self.temper_ = result.prior, summarize_past(data.counts, result), result.temperature
         self._keep_topics(result.topics)
@@ -219,7 +229,7 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
         else:
             self.out_of_fold_probs_ = expit(result.prior.for_words.log_odds(result.out_of_fold_log_odds))
             self.thresholds_ = self._choose_thresholds(targets, self.out_of_fold_probs_)
-        return result.label_probs, result.log_likelihoods
+        return TrainedLabels(result.label_probs, result.log_likelihoods, gold_check)
 
     def _progress(self, uses_base_rates: bool, data: TrainingData) -> Progress:
         stages = None

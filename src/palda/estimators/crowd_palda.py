@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from palda.data import Corpus, names_array
 from palda.engine import Threads, add_prefix, resolve_n_jobs, strip_prefix
+from palda.estimators.annotator_attributes import AnnotatorEstimator
 from palda.estimators.inputs import as_votes, gold_table, known_votes, new_votes
 from palda.estimators.inverted_classes import warn_of_inverted_classes
 from palda.estimators.parameters import ANNOTATOR_MODELS
-from palda.estimators.vote_shares import VoteShareEstimator
 from palda.io import ShardFolder
 from palda.models.crowd import (
     CrowdSettings,
     CrowdState,
+    GoldCheck,
     ProfilePrior,
     PublishedCoin,
     VoteSources,
@@ -29,10 +29,7 @@ from palda.models.crowd import (
     label_posterior,
     no_sources,
     parse_annotator_prior,
-    quality_table,
-    rates_by_class,
     start_belief,
-    summarize_annotators,
     typical_rates,
     with_useful_levels,
 )
@@ -48,10 +45,10 @@ if TYPE_CHECKING:
 
     from palda.data import Array, VoteRows, Votes
     from palda.estimators.checkpoint import Checkpoint
-    from palda.models.crowd import AnnotatorBelief, AnnotatorHistory, AnnotatorModel
+    from palda.models.crowd import AnnotatorHistory, AnnotatorModel
 
 
-class CrowdPALDA(VoteShareEstimator):
+class CrowdPALDA(AnnotatorEstimator):
     """Multi-label classifier, topic model and annotator model for documents labelled by a crowd (ML-PA-LDA-C).
 
     The model of :class:`~palda.PALDA` with unknown labels. An annotator reports each class of a document correctly with
@@ -122,6 +119,10 @@ class CrowdPALDA(VoteShareEstimator):
         Share of people who would say that a class is present, for the training documents.
     vote_log_likelihoods_ : ndarray of shape (n_rounds,)
         Log-likelihood of held-out votes after each round of training; empty for base rates.
+    gold_check_ : GoldCheck or None
+        The consensus against the ``gold`` labels of ``fit`` that have votes, each held back once: ``n_labels``,
+        ``micro_f1`` at 1/2, ``calibration_error``, and per tenth of probability ``count``, ``mean_prob`` and
+        ``share_present``. None with fewer than 30 such labels, and for base rates.
 
     See Also
     --------
@@ -140,7 +141,7 @@ class CrowdPALDA(VoteShareEstimator):
     ['reliable', 'reliable', 'noisy', 'adversarial']
     """
 
-    _published: ClassVar[dict[str, Any]] = VoteShareEstimator._published | {"annotators": "one_coin", "copies": False}  # noqa: SLF001
+    _published: ClassVar[dict[str, Any]] = AnnotatorEstimator._published | {"annotators": "one_coin", "copies": False}  # noqa: SLF001
 
     def __init__(
         self,
@@ -244,7 +245,7 @@ class CrowdPALDA(VoteShareEstimator):
         belief = with_useful_levels(voted, known, guess, belief, settings)
         data = TrainingData(counts, known, guess, voted, belief)
         self.classes_, self.annotators_, self.doc_ids_ = given.classes, given.annotators, given.doc_ids
-        self.consensus_, self.vote_log_likelihoods_ = self._train(data, model, checkpoint)
+        self.consensus_, self.vote_log_likelihoods_, self.gold_check_ = self._train(data, model, checkpoint)
         self._vote_counts = count_votes(model, voted, self.consensus_)
         self._individuals = None
         if self._sources:
@@ -329,56 +330,6 @@ class CrowdPALDA(VoteShareEstimator):
             return PublishedCoin()
         return ANNOTATOR_MODELS[self.annotators]()
 
-    @property
-    def _belief(self) -> AnnotatorBelief:
-        check_is_fitted(self)
-        return cast("AnnotatorBelief", self._params.annotators)
-
-    @property
-    def annotator_quality_(self) -> pd.DataFrame:
-        """Estimated quality of the annotators, one row per annotator.
-
-        Columns: ``annotator``; ``quality`` (expected share of correct votes) with its 95% interval ``low`` and
-        ``high``; ``sensitivity``, ``specificity``, ``informedness``; ``n_votes``; ``verdict``; ``informedness_low``,
-        ``informedness_high``; ``n_present`` (expected number of votes on labels that are present).
-        """
-        return quality_table(summarize_annotators(*self._reported), self.annotators_)
-
-    @property
-    def copies_(self) -> pd.DataFrame:
-        """Annotators who repeat each other's votes, one row per member of a group; the group votes as one.
-
-        Columns: ``group``; ``annotator``; ``copy_share`` (share of repeated votes); ``agreement`` of two members, and
-        ``expected_agreement`` if they were independent given the labels; ``n_common`` (common judgements).
-        """
-        check_is_fitted(self)
-        return self._sources.copies_table(self.annotators_)
-
-    @property
-    def changes_(self) -> pd.DataFrame:
-        """Changes of annotators' rates over time, one row per change; empty if votes have no times.
-
-        Columns: ``annotator``; ``time`` in seconds since 1970; ``kind`` ("worse" or "better"); ``p_value``;
-        ``n_before`` and ``n_after`` (judged documents); ``quality_before`` and ``quality_after`` with 95% intervals
-        (``..._low``, ``..._high``); ``informedness_before`` and ``informedness_after``.
-        """
-        check_is_fitted(self)
-        return self._sources.changes.to_frame(self.annotators_)
-
-    @property
-    def _reported(self) -> tuple[AnnotatorBelief, Array]:
-        """Beliefs about annotators and their vote counts; those of the sources if they are the same."""
-        return (self._belief, self._vote_counts) if self._individuals is None else self._individuals
-
-    @property
-    def annotator_rates_by_class_(self) -> pd.DataFrame:
-        """Sensitivity and specificity with 95% intervals, one row per annotator and class.
-
-        They differ between classes with ``annotators="auto"`` and ``"per_class"``; other models repeat the rates of the
-        annotator.
-        """
-        return rates_by_class(self._reported[0], self.annotators_, self.classes_)
-
     def consensus(self, X: Any, votes: Any, doc_ids: Iterable[object] | None = None) -> Array:
         """Label probabilities of new documents, from their words and votes.
 
@@ -459,6 +410,8 @@ class CrowdPALDA(VoteShareEstimator):
             "vote_log_likelihoods": self.vote_log_likelihoods_,
         }
         arrays |= self._vote_share_arrays(arrays) | add_prefix("sources", self._sources.arrays())
+        if self.gold_check_ is not None:
+            arrays |= add_prefix("gold_check", self.gold_check_.arrays())
         if self._individuals is not None:
             belief, counts = self._individuals
             arrays |= add_prefix("individuals", {**belief_to_arrays(belief), "counts": counts})
@@ -469,6 +422,7 @@ class CrowdPALDA(VoteShareEstimator):
         self._vote_counts = arrays["vote_counts"]
         self.vote_log_likelihoods_ = arrays["vote_log_likelihoods"]
         self._take_vote_shares(arrays)
+        self.gold_check_ = GoldCheck.from_arrays(strip_prefix("gold_check", arrays))
         self.annotators_ = names_array(state["annotators"])
         self.doc_ids_ = names_array(state["doc_ids"])
         self._sources = VoteSources.from_arrays(strip_prefix("sources", arrays), len(self.annotators_))

@@ -13,7 +13,7 @@ from palda.data import ArraySpec, Schema, prefixed
 from palda.estimators.parameters import ANNOTATOR_MODELS, parameters_from_file
 from palda.io import WORDS_ARRAYS, check_words_state, has_array, json_rules
 from palda.models.classifier import CLASSIFIER_ARRAYS, COMBINATION_ARRAYS, EXTERNAL_ARRAYS, VOTE_SHARE_ARRAYS
-from palda.models.crowd import SOURCE_ARRAYS, HierarchicalModel
+from palda.models.crowd import GOLD_CHECK_ARRAYS, SOURCE_ARRAYS, HierarchicalModel
 from palda.models.topics import EVIDENCE_ARRAYS, PARAMS_ARRAYS, belief_arrays
 from palda.training import PAST_ARRAYS
 
@@ -114,7 +114,8 @@ def _crowd_arrays(settings: Mapping[str, Any]) -> Schema:
         **prefixed("annotators", belief, own=["annotators", "families"]),  # of sources, which may be more
         "vote_counts": replace(counts, shape=("annotators annotators", *rate_shape, 2)),
         **prefixed("sources", SOURCE_ARRAYS),
-        **prefixed("individuals", {**belief, "counts": counts}, "individuals", own=["families"]),
+        **prefixed("gold_check", GOLD_CHECK_ARRAYS),
+        **prefixed("individuals", {**belief, "counts": counts}, "individuals", own=["families", "sources with levels"]),
         "consensus": ArraySpec(("documents", "classes"), low=-_ROUNDING, high=1.0 + _ROUNDING),
         "vote_log_likelihoods": ArraySpec(("turns",), infinite=True),
         **prefixed("vote_share", VOTE_SHARE_ARRAYS, group="vote share"),

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from palda import metrics
+from palda.data import names_array
 from palda.models.crowd import VERDICTS
 from palda.report.values import MAX_HEATMAP_NAMES, heatmap, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
-    from palda.data import Votes
+    from palda.data import Strings
     from palda.report.inputs import ReportInputs
 
 MAX_ANNOTATORS = 500
@@ -38,7 +37,17 @@ def annotator_rows(inputs: ReportInputs) -> list[dict[str, Any]]:
     order = np.lexsort((-table["n_votes"].to_numpy(), ~table["verdict"].isin(_SUSPICIOUS).to_numpy()))
     table = table.iloc[np.sort(order[:MAX_ANNOTATORS])].sort_values("quality", ascending=False, kind="stable")
     rows: list[Any] = table[_COLUMNS].round(4).to_dict("records")
-    return [{"name": shortened(name), **row} for name, row in zip(table["annotator"], rows, strict=True)]
+    kinds, families = (_traits(inputs, name) for name in ("annotator_kinds", "annotator_families"))
+    return [
+        {"name": shortened(name), **row, "kind": kinds[place], "family": shortened(families[place])}
+        for name, place, row in zip(table["annotator"], table.index, rows, strict=True)
+    ]
+
+
+def _traits(inputs: ReportInputs, name: str) -> Strings:
+    """Kind or family of each annotator of the model; "" if unknown."""
+    given: Strings = names_array(()) if inputs.votes is None else getattr(inputs.votes, name)
+    return given if len(given) else names_array([""] * len(inputs.model.annotators_))
 
 
 def verdict_rows(inputs: ReportInputs) -> list[dict[str, Any]]:
@@ -65,7 +74,7 @@ def agreement_heatmap(inputs: ReportInputs) -> dict[str, Any] | None:
         return None
     table = _most_active(inputs, MAX_HEATMAP_NAMES)
     order = np.argsort(np.argsort(table.index.to_numpy()))  # row of each annotator among the compared ones
-    pairs = metrics.annotator_pairs(_votes_of(inputs.votes, table.index.to_numpy()))
+    pairs = metrics.annotator_pairs(inputs.votes.of_annotators(np.sort(table.index.to_numpy())))
     kappa, agreement, shared = (
         pairs.matrix(values)[np.ix_(order, order)] for values in (pairs.kappa, pairs.agreement, pairs.n_shared)
     )
@@ -86,23 +95,6 @@ def _most_active(inputs: ReportInputs, n: int) -> pd.DataFrame:
     return table.sort_values("quality", ascending=False, kind="stable")
 
 
-def _votes_of(votes: Votes, annotators: NDArray[np.int64]) -> Votes:
-    """The votes of some annotators, who are renumbered; all pairs of a large crowd would be too many."""
-    annotators = np.sort(annotators)
-    number_of = np.full(votes.n_annotators, -1, dtype=np.int32)
-    number_of[annotators] = np.arange(len(annotators), dtype=np.int32)
-    kept = number_of[votes.annotator] >= 0
-    return replace(
-        votes,
-        doc=votes.doc[kept],
-        annotator=number_of[votes.annotator[kept]],
-        label=votes.label[kept],
-        value=votes.value[kept],
-        annotators=votes.annotators[annotators],
-        abstained=votes.abstained[:0],
-    )
-
-
 def _equal_votes(agreement: float, shared: float) -> str:
     return f"{agreement:.0%} of {shared:.0f} votes equal"
 
@@ -111,7 +103,7 @@ def extreme_pairs(inputs: ReportInputs) -> tuple[list[dict[str, Any]], list[dict
     """The pairs of annotators with the highest and the lowest kappa, among those with enough labels in common."""
     if inputs.votes is None or not inputs.has_crowd:
         return [], []
-    votes = _votes_of(inputs.votes, _most_active(inputs, MAX_ANNOTATORS).index.to_numpy())
+    votes = inputs.votes.of_annotators(np.sort(_most_active(inputs, MAX_ANNOTATORS).index.to_numpy()))
     pairs = metrics.annotator_pairs(votes)
     usable = np.flatnonzero((pairs.n_shared >= _MIN_SHARED_LABELS) & np.isfinite(pairs.kappa))
     order = usable[np.argsort(-pairs.kappa[usable], kind="stable")]

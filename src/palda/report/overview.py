@@ -6,6 +6,7 @@ import platform
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import betaincinv
 
 from palda import metrics
 from palda.estimators import PARAMETERS
@@ -45,6 +46,31 @@ def overview(inputs: ReportInputs) -> dict[str, Any]:
         "labels_per_doc": None if probs is None else rounded(probs.sum(axis=1).mean()),
         "histogram": None if probs is None else np.histogram(probs, bins=20, range=(0.0, 1.0))[0].tolist(),
     }
+
+
+def gold_check(inputs: ReportInputs) -> dict[str, Any] | None:
+    """The consensus against gold labels that were held back; None if there were too few."""
+    check = getattr(inputs.model, "gold_check_", None)
+    if check is None:
+        return None
+    return {
+        "n_labels": check.n_labels,
+        "n_docs": check.n_docs,
+        "micro_f1": rounded(check.micro_f1),
+        "error": rounded(check.calibration_error),
+        "points": [
+            [rounded(prob), rounded(share), *(rounded(end) for end in _share_interval(share, number)), int(number)]
+            for prob, share, number in zip(check.mean_prob, check.share_present, check.count, strict=True)
+            if number
+        ],
+    }
+
+
+def _share_interval(share: float, number: int) -> NDArray[np.float64]:
+    """95% interval of a share of ``number`` labels (Jeffreys)."""
+    present = share * number
+    interval: NDArray[np.float64] = betaincinv(present + 0.5, number - present + 0.5, np.array([0.025, 0.975]))
+    return interval
 
 
 def fit_course(inputs: ReportInputs) -> dict[str, Any]:

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from palda.errors import PaldaError
 from palda.io import replacing, visible
+from palda.report.annotator_charts import confidence_curves, quality_curves, rate_heatmap
+from palda.report.annotator_findings import change_rows, copy_groups, finding_totals
 from palda.report.annotators import agreement_heatmap, annotator_rows, extreme_pairs, verdict_rows
 from palda.report.classes import class_rows, correlation_heatmap
 from palda.report.documents import selected_documents
 from palda.report.inputs import report_inputs
-from palda.report.overview import fit_course, overview
+from palda.report.overview import fit_course, gold_check, overview
 from palda.report.topics import WordNumbers, class_topics, topics
 from palda.report.values import script_json, shortened
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 _TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPT_DATA = (
     "summary", "agreement", "classes", "correlation", "topics", "class_topics", "documents", "fit", "class_names",
-    "vocabulary", "has_crowd",
+    "vocabulary", "has_crowd", "quality_curves", "confidence_curves", "rates", "gold_check",
 )  # fmt: skip
 """Parts that the page's script draws; the template writes the others."""
 
@@ -154,6 +156,13 @@ def report_parts(inputs: ReportInputs) -> dict[str, Any]:
         "annotators": annotator_rows(inputs) if inputs.has_crowd else [],
         "verdicts": verdict_rows(inputs) if inputs.has_crowd else [],
         "agreement": agreement_heatmap(inputs),
+        "copies": copy_groups(inputs),
+        "changes": change_rows(inputs),
+        "totals": finding_totals(inputs),
+        "quality_curves": quality_curves(inputs),
+        "confidence_curves": confidence_curves(inputs),
+        "rates": rate_heatmap(inputs, classes),
+        "gold_check": gold_check(inputs),
         "classes": classes,
         "correlation": correlation_heatmap(inputs, classes),
         "topics": topics(inputs),

@@ -11,6 +11,7 @@ import numpy as np
 from palda import metrics
 from palda.data import Votes
 from palda.models.crowd import VERDICTS
+from palda.report.annotator_findings import changed_names, group_records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Dataset, VoteRows
-    from palda.estimators import CrowdPALDA
+    from palda.estimators import Aggregation, CrowdPALDA
     from palda.io import ShardFolder
+    from palda.models.crowd import GoldCheck
 
 _SUSPICIOUS = ("adversarial", "spammer")
 _CERTAIN, _DOUBTFUL = 0.9, 0.7  # probability of the likelier answer: at least, and below
@@ -47,6 +49,12 @@ class CrowdSummary:
     """Share of labels with a probability of at least 0.9 or at most 0.1."""
     n_doubtful: int
     """Number of labels with a probability between 0.3 and 0.7."""
+    copies: list[list[str]]
+    """Names of the members of each group of copies."""
+    changes: dict[str, list[str]]
+    """Names of annotators who got worse and better over time."""
+    gold_check: dict[str, float] | None
+    """Consensus against held-back gold labels: ``n_labels``, ``micro_f1`` and ``calibration_error``."""
     converged: bool
 
     def as_dict(self) -> dict[str, Any]:
@@ -64,8 +72,25 @@ class CrowdSummary:
             ("agreement", self._agreement_text()),
             ("annotators", ", ".join(_verdict_text(number, verdict) for verdict, number in self.verdicts.items())),
             *((f"  {verdict}", _name_list(names)) for verdict, names in self.suspicious.items()),
+            *self._finding_lines(),
             ("consensus", f"{certain}, {self.n_doubtful:,} uncertain (0.3 to 0.7)"),
+            *([] if self.gold_check is None else [("gold check", _gold_text(**self.gold_check))]),
         ]
+
+    def _finding_lines(self) -> list[tuple[str, str]]:
+        """Lines on copies and changes, if there are any."""
+        lines = []
+        if self.copies:
+            names = [name for group in self.copies for name in group]
+            groups = f"{len(self.copies):,} group{'' if len(self.copies) == 1 else 's'}"
+            lines.append(("copies", f"{len(names):,} annotators in {groups} ({_name_list(names)})"))
+        if self.changes:
+            texts = [
+                f"{len(names):,} annotator{'' if len(names) == 1 else 's'} got {kind} ({_name_list(names)})"
+                for kind, names in self.changes.items()
+            ]
+            lines.append(("changes", ", ".join(texts)))
+        return lines
 
     def _agreement_text(self) -> str:
         if np.isnan(self.agreement):
@@ -91,17 +116,20 @@ class FitSummary(CrowdSummary):
         return [*super().lines(), *([("gold", known)] if self.n_gold else []), ("fit", fitted)]
 
 
-def crowd_summary(
-    votes: Votes, consensus: NDArray[np.float64], quality: pd.DataFrame, *, converged: bool
-) -> CrowdSummary:
+def crowd_summary(votes: Votes, result: Aggregation) -> CrowdSummary:
     """Summary of votes and their consensus."""
-    return CrowdSummary(**_crowd_fields(votes, consensus, quality), converged=converged)
+    return CrowdSummary(
+        **_crowd_fields(votes, result.consensus, result.annotator_quality),
+        **_finding_fields(result.copies, result.changes, result.gold_check),
+        converged=result.converged,
+    )
 
 
 def fit_summary(model: CrowdPALDA, dataset: Dataset | ShardFolder) -> FitSummary:
     """Summary of a fitted model and its training data."""
     return FitSummary(
         **_crowd_fields(dataset.votes, model.consensus_, model.annotator_quality_),
+        **_finding_fields(model.copies_, model.changes_, model.gold_check_),
         converged=bool(model.converged_),
         n_iter=int(model.n_iter_),
         n_topics=int(model.n_topics_),
@@ -130,6 +158,20 @@ def _crowd_fields(votes: VoteRows, consensus: NDArray[np.float64], quality: pd.D
         "certain_share": float((certainty >= _CERTAIN).mean()),
         "n_doubtful": int(np.count_nonzero(certainty < _DOUBTFUL)),
     }
+
+
+def _finding_fields(copies: pd.DataFrame, changes: pd.DataFrame, gold_check: GoldCheck | None) -> dict[str, Any]:
+    scores = ("n_labels", "micro_f1", "calibration_error")
+    return {
+        "copies": [group["members"] for group in group_records(copies)],
+        "changes": changed_names(changes),
+        "gold_check": None if gold_check is None else {name: getattr(gold_check, name) for name in scores},
+    }
+
+
+def _gold_text(n_labels: float, micro_f1: float, calibration_error: float) -> str:
+    scores = f"micro-F1 {micro_f1:.3f}, calibration error {calibration_error:.3f}"
+    return f"{scores} of the consensus on {n_labels:,} gold labels, each held back once"
 
 
 def _votes_in_memory(votes: VoteRows) -> Votes:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palda import metrics
+from palda.report.annotator_findings import date_text, group_records
 from palda.report.topics import characteristic_words, display_words, largest, state_mixtures, topic_shares
 
 if TYPE_CHECKING:
@@ -61,6 +62,30 @@ def rate_table(rates: pd.DataFrame) -> TableView:
     """Sensitivity and specificity per annotator and class, with 95% credible intervals."""
     names = [str(name) for name in rates.columns]
     return TableView({name: "" if name in {"annotator", "label"} else ".2f" for name in names}, _records(rates))
+
+
+def copy_table(copies: pd.DataFrame) -> TableView:
+    """Groups of annotators who repeat each other's votes."""
+    columns = {
+        "group": "", "members": "", "copy_share": ".0%", "agreement": ".0%", "expected_agreement": ".0%",
+        "n_common": ",",
+    }  # fmt: skip
+    rows = group_records(copies)
+    notes = ("no annotators repeat each other's votes",) if not rows else ()
+    return TableView(columns, rows, notes=notes)
+
+
+def change_table(changes: pd.DataFrame) -> TableView:
+    """Changes of annotators' quality over time, in the order of time; exported with 95% intervals."""
+    columns = {
+        "annotator": "", "date": "", "kind": "", "quality_before": ".2f", "quality_after": ".2f", "n_before": ",",
+        "n_after": ",",
+    }  # fmt: skip
+    ordered = changes.sort_values("time", kind="stable")
+    span = float(ordered["time"].max() - ordered["time"].min()) if len(ordered) else 0.0
+    rows = [{**row, "date": date_text(row["time"], span)} for row in _records(ordered)]
+    notes = ("no changes were found; they are searched if votes have times",) if not rows else ()
+    return TableView(columns, rows, notes=notes)
 
 
 def suggestion_table(suggestions: pd.DataFrame) -> TableView:

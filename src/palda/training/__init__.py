@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from palda.training.alternating import TrainingPlan, TrainingResult, fit_alternating
+from palda.training.alternating import TrainingPlan, TrainingResult, compare_with_gold, fit_alternating
 from palda.training.base_rate import fit_base_rates, word_probs
 from palda.training.incremental import (
     PAST_ARRAYS,
@@ -24,6 +24,7 @@ __all__ = [
     "TrainingPlan",
     "TrainingResult",
     "UpdateResult",
+    "compare_with_gold",
     "fit_alternating",
     "fit_base_rates",
     "summarize_past",

@@ -37,6 +37,7 @@ from palda.models.crowd import (
     CrowdState,
     HeldOutVotes,
     ProfilePrior,
+    check_gold,
     count_votes,
     cut_votes,
     fit_crowd,
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 
     from palda.data import Array, VoteRows, Votes
     from palda.models.classifier import ExternalClassifier, ExternalFit
-    from palda.models.crowd import AnnotatorBelief, CrowdSettings
+    from palda.models.crowd import AnnotatorBelief, CrowdSettings, GoldCheck
     from palda.models.topics import CrossFittedTopics, EMResult, TopicPlan, TrainingData
 
     Indices = NDArray[np.int64]
@@ -362,3 +363,16 @@ def _label_prior(
     uses_topics = isinstance(classifier, LogisticClassifier) and classifier.dense_mean is not None
     evidence_model = topics.evidence_model if topics is not None and uses_topics else None
     return LabelPrior(classifier, turn.combination, for_words, evidence_model)
+
+
+def compare_with_gold(data: TrainingData, result: TrainingResult, settings: CrowdSettings) -> GoldCheck | None:
+    """The consensus of a fit against its known labels, each held back once; None if there are too few with votes.
+
+    Votes join the out-of-fold log-odds of the classifier, as in training.
+    """
+    if data.votes is None or result.belief is None or result.prior is None or data.known.max(initial=-1) < 0:
+        return None
+    combination = result.prior.for_votes
+    state = CrowdState(result.belief, combination.profiles, ProfilePrior(expit(combination.base)))
+    settings = replace(settings, learn_profiles=combination.n_profiles > 1)
+    return check_gold(data.votes, data.known, state, settings, combination.evidence(result.out_of_fold_log_odds))

@@ -58,7 +58,7 @@ def aggregate(
             given, annotators, profiles or "auto", known,
             copies=not no_copies, drift=not no_drift, n_jobs=jobs, random_state=seed,
         )  # fmt: skip
-        summary = crowd_summary(given, result.consensus, result.annotator_quality, converged=result.converged)
+        summary = crowd_summary(given, result)
     for name, value in summary.lines():
         messages.write(f"{name:14s}{value}")
     write_records(label_records(result.doc_ids, result.consensus, result.classes.tolist()), target)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import typer
+
 from palda.cli import options as opt
 from palda.cli.inputs import load_crowd
 from palda.cli.output import Target, write_table
@@ -14,14 +16,23 @@ from palda.cli.output import Target, write_table
 def annotators(
     model: opt.Model,
     by_class: Annotated[bool, opt.flag("Show sensitivity and specificity per class.", "--by-class")] = False,
+    copies: Annotated[bool, opt.flag("Show annotators who repeat each other's votes.", "--copies")] = False,
+    changes: Annotated[bool, opt.flag("Show changes of quality over time.", "--changes")] = False,
     *,
     target: Target,
 ) -> None:
     """Show the quality of the annotators with 95% credible intervals and verdicts, best first."""
-    from palda.report import annotator_table, rate_table
+    if by_class + copies + changes > 1:
+        raise typer.BadParameter("choose one of --by-class, --copies and --changes")
+    from palda.report import annotator_table, change_table, copy_table, rate_table
 
     fitted = load_crowd(model)
     if by_class:
-        write_table(rate_table(fitted.annotator_rates_by_class_), target)
+        view = rate_table(fitted.annotator_rates_by_class_)
+    elif copies:
+        view = copy_table(fitted.copies_)
+    elif changes:
+        view = change_table(fitted.changes_)
     else:
-        write_table(annotator_table(fitted.annotator_quality_), target)
+        view = annotator_table(fitted.annotator_quality_)
+    write_table(view, target)

@@ -36,6 +36,7 @@ from palda.models.crowd.em import (
     start_state,
     with_profiles,
 )
+from palda.models.crowd.gold_check import GOLD_CHECK_ARRAYS, GoldCheck, check_gold
 from palda.models.crowd.hierarchical import HierarchicalBelief, HierarchicalModel
 from palda.models.crowd.label_sets import (
     ProfilePrior,
@@ -83,6 +84,7 @@ from palda.models.crowd.vote_sources import (
 
 __all__ = [
     "EFFECT_ARRAYS",
+    "GOLD_CHECK_ARRAYS",
     "LEVEL_ARRAYS",
     "MIN_STANDARD_ERRORS",
     "MIN_VOTES",
@@ -100,6 +102,7 @@ __all__ = [
     "CopyPairs",
     "CrowdSettings",
     "CrowdState",
+    "GoldCheck",
     "HeldOutVotes",
     "HierarchicalBelief",
     "HierarchicalModel",
@@ -118,6 +121,7 @@ __all__ = [
     "VoteSources",
     "belief_from_labels",
     "calibration_curves",
+    "check_gold",
     "choose_candidate",
     "choose_n_profiles",
     "confirmed_changes",

@@ -132,14 +132,18 @@ def quality_table(summary: AnnotatorSummary, annotators: Strings) -> pd.DataFram
     return pd.DataFrame({"annotator": annotators, **columns})
 
 
-def rates_by_class(belief: AnnotatorBelief, annotators: Strings, classes: Strings) -> pd.DataFrame:
+def rates_by_class(
+    belief: AnnotatorBelief, annotators: Strings, classes: Strings, positions: NDArray[np.int64] | None = None
+) -> pd.DataFrame:
     """Sensitivity and specificity with their 95% intervals, one row per annotator and class.
 
-    Models with the same rates for all classes repeat them.
+    Models with the same rates for all classes repeat them. ``positions`` selects annotators.
     """
     import pandas as pd
 
     rates = belief.rates_of_classes()
+    if positions is not None:
+        rates, annotators = rates[positions], annotators[positions]
     table: dict[str, NDArray[np.generic]] = {
         "annotator": np.repeat(annotators, len(classes)),
         "label": np.tile(classes, len(annotators)),

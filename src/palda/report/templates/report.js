@@ -89,7 +89,7 @@
 
   /** Draws axes over the given ranges; returns the functions from values to coordinates. */
   function axes(svg, size, xRange, yRange, names) {
-    const edge = { left: 66, right: 12, top: 10, bottom: 40 };
+    const edge = names.small ? { left: 32, right: 10, top: 8, bottom: 36 } : { left: 66, right: 12, top: 10, bottom: 40 };
     const x = (value) => edge.left + (value - xRange[0]) / (xRange[1] - xRange[0] || 1) * (size.width - edge.left - edge.right);
     const y = (value) => size.height - edge.bottom
       - (value - yRange[0]) / (yRange[1] - yRange[0] || 1) * (size.height - edge.top - edge.bottom);
@@ -97,13 +97,14 @@
       draw(svg, "path", { class: "grid", d: `M${edge.left} ${y(value)}H${size.width - edge.right}` });
       draw(svg, "text", { x: edge.left - 6, y: y(value) + 4, "text-anchor": "end" }, short(value));
     }
-    for (const value of ticks(...xRange, 5).filter((tick) => !names.whole || Number.isInteger(tick))) {
-      draw(svg, "text", { x: x(value), y: size.height - edge.bottom + 15, "text-anchor": "middle" }, short(value));
+    const own = ticks(...xRange, 5).filter((tick) => !names.whole || Number.isInteger(tick)).map((value) => [value, short(value), "middle"]);
+    for (const [value, text, anchor] of names.xTicks || own) {
+      draw(svg, "text", { x: x(value), y: size.height - edge.bottom + 15, "text-anchor": anchor }, text);
     }
     draw(svg, "path", { class: "axis", d: `M${edge.left} ${edge.top}V${size.height - edge.bottom}H${size.width - edge.right}` });
     const middle = (edge.left + size.width - edge.right) / 2;
     draw(svg, "text", { x: middle, y: size.height - 6, "text-anchor": "middle" }, names.x);
-    return { x, y, bottom: size.height - edge.bottom };
+    return { x, y, top: edge.top, bottom: size.height - edge.bottom };
   }
 
   function lineChart(holder, points, options) {
@@ -112,7 +113,16 @@
     const span = (values) => [Math.min(...values), Math.max(...values)];
     const place = axes(svg, size, options.xRange || span(points.map((p) => p.x)), options.yRange || span(points.map((p) => p.y)), options);
     if (options.diagonal) draw(svg, "path", { class: "diagonal", d: `M${place.x(0)} ${place.y(0)}L${place.x(1)} ${place.y(1)}` });
-    draw(svg, "path", { class: "line", d: points.map((p, i) => `${i ? "L" : "M"}${place.x(p.x)} ${place.y(p.y)}`).join("") });
+    const path = (list, value) => list.map((p, i) => `${i ? "L" : "M"}${place.x(p.x)} ${place.y(value(p))}`).join("");
+    if (options.band) {
+      const upper = path(points, (p) => p.high);
+      draw(svg, "path", { class: "band", d: `${upper}${path([...points].reverse(), (p) => p.low).replace("M", "L")}Z` });
+    }
+    for (const [time, kind] of options.changes || []) {
+      draw(svg, "path", { class: `change ${kind}`, d: `M${place.x(time)} ${place.top}V${place.bottom}` });
+    }
+    if (options.bars) for (const p of points) draw(svg, "path", { class: "bar", d: `M${place.x(p.x)} ${place.y(p.low)}V${place.y(p.high)}` });
+    else draw(svg, "path", { class: "line", d: path(points, (p) => p.y) });
     const marks = points.map((p) => ({
       text: p.text, node: draw(svg, "circle", { class: "dot", cx: place.x(p.x), cy: place.y(p.y), r: options.radius || 4 }),
     }));
@@ -134,34 +144,43 @@
     explorable(svg, marks, along);
   }
 
+  /** A matrix in colours; rows and columns have the same names unless `heat.columns` has others. */
   function heatMap(holder, heat, name, word) {
-    const n = heat.names.length;
-    const longest = Math.max(...heat.names.map((text) => text.length));
-    const margin = Math.min(140, 12 + 6.8 * longest);
-    const cell = Math.max(11, Math.min(40, Math.floor((holder.clientWidth - margin - 4) / n)));
-    const size = margin + n * cell + 2;
-    const svg = canvas(holder, size, size, name);
-    const letters = Math.floor((margin - 12) / 6.8);
-    const shortName = (text) => (text.length > letters ? `${text.slice(0, letters - 1)}…` : text);
+    const columns = heat.columns || heat.names;
+    const n = columns.length;
+    const marginOf = (texts) => Math.min(140, 12 + 6.8 * Math.max(...texts.map((text) => text.length)));
+    const [left, top] = [marginOf(heat.names), marginOf(columns)];
+    const cell = Math.max(11, Math.min(40, Math.floor((holder.clientWidth - left - 4) / n)));
+    const svg = canvas(holder, left + n * cell + 2, top + heat.names.length * cell + 2, name);
+    const cut = (text, margin) => {
+      const letters = Math.floor((margin - 12) / 6.8);
+      return text.length > letters ? `${text.slice(0, letters - 1)}…` : text;
+    };
     const style = `font-size: ${Math.min(11, cell)}px`;
     heat.names.forEach((text, i) => {
-      const middle = margin + i * cell + cell / 2;
-      draw(svg, "text", { x: margin - 6, y: middle + 4, "text-anchor": "end", style }, shortName(text));
-      draw(svg, "text", { transform: `translate(${middle + 4} ${margin - 6}) rotate(-90)`, style }, shortName(text));
+      draw(svg, "text", { x: left - 6, y: top + (i + .5) * cell + 4, "text-anchor": "end", style }, cut(text, left));
     });
+    columns.forEach((text, j) => {
+      draw(svg, "text", { transform: `translate(${left + (j + .5) * cell + 4} ${top - 6}) rotate(-90)`, style }, cut(text, top));
+    });
+    const strength = (value) => (heat.columns ? value * value : Math.min(1, .04 + Math.abs(value)));
+    const describe = (value, i, j) => {
+      if (heat.columns) return `${heat.names[i]}, ${columns[j]}`;
+      return i === j ? heat.names[i] : `${heat.names[i]} and ${heat.names[j]}: ${value === null ? "unknown" : `${word} ${fixed(value)}`}`;
+    };
     const marks = [];
     heat.values.forEach((row, i) => row.forEach((value, j) => {
       const node = draw(svg, "rect", {
-        x: margin + j * cell, y: margin + i * cell, width: cell - 1, height: cell - 1,
+        x: left + j * cell, y: top + i * cell, width: cell - 1, height: cell - 1,
         class: value === null ? "blank" : value < 0 ? "minus" : "plus",
-        "fill-opacity": value === null ? 1 : Math.min(1, .04 + Math.abs(value)).toFixed(2),
+        "fill-opacity": value === null ? 1 : strength(value).toFixed(2),
       });
-      const what = i === j ? heat.names[i] : `${heat.names[i]} and ${heat.names[j]}: ${value === null ? "unknown" : `${word} ${fixed(value)}`}`;
       if (value !== null && cell >= 34) {
-        const place = { class: Math.abs(value) < .75 ? "cell" : "cell strong", x: margin + (j + .5) * cell, y: margin + (i + .5) * cell + 4 };
+        const place = { class: strength(value) < .79 ? "cell" : "cell strong", x: left + (j + .5) * cell, y: top + (i + .5) * cell + 4 };
         draw(svg, "text", { ...place, "text-anchor": "middle" }, fixed(value));
       }
-      marks.push({ node, text: i !== j && heat.details ? `${what}\n${heat.details[i][j]}` : what });
+      const what = describe(value, i, j);
+      marks.push({ node, text: heat.details && (heat.columns || i !== j) ? `${what}\n${heat.details[i][j]}` : what });
     }));
     const moves = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: n, ArrowUp: -n };
     explorable(svg, marks, (at, key) => at + moves[key]);
@@ -193,6 +212,45 @@
     lineChart(holder, points, { name: "Calibration", x: "predicted probability", xRange: [0, 1], yRange: [0, 1], diagonal: true, height: 300, radius: 5 });
   }
 
+  // ---- small charts, one per annotator
+
+  const UNIT = { xRange: [0, 1], yRange: [0, 1] };
+
+  function multiples(id, curves, chart) {
+    const holder = byId(id);
+    holder.replaceChildren(...curves.map((curve) => make("figure", {}, make("figcaption", { class: "name" }, curve.name), make("div", { class: "chart" }))));
+    curves.forEach((curve, i) => chart(holder.children[i].lastChild, curve, curves));
+  }
+
+  function qualityChart(holder, curve, all) {
+    const points = curve.points.map(([x, y, low, high], i) => ({
+      x, y, low, high, text: `${curve.name}, ${curve.dates[i]}\nquality ${y.toFixed(2)} (${low.toFixed(2)} – ${high.toFixed(2)})`,
+    }));
+    const last = points.length - 1;
+    const ends = [[points[0].x, curve.dates[0], "start"], [points[last].x, curve.dates[last], "end"]];
+    const xTicks = holder.clientWidth < 16 * curve.dates[0].length ? ends.slice(0, 1) : ends;
+    const lowest = Math.min(...all.flatMap((one) => one.points.map((point) => point[2])));
+    const yRange = [Math.min(.4, Math.floor(10 * lowest) / 10), 1]; // the same for all
+    const options = { x: "", yRange, xTicks, band: true, changes: curve.changes, small: true, height: 150, radius: 2 };
+    lineChart(holder, points, { ...options, name: `Quality of ${curve.name} over time` });
+  }
+
+  function confidenceChart(holder, curve) {
+    const points = curve.points.map(([x, y, n]) => ({
+      x, y, text: `${curve.name}: ${counted(n, "vote")} with mean stated probability ${x.toFixed(2)}; mean consensus ${y.toFixed(2)}`,
+    }));
+    const xTicks = [0, .5, 1].map((value) => [value, short(value), "middle"]);
+    const x = `${counted(curve.n_votes, "vote")}, mean gap ${curve.error.toFixed(2)}`;
+    lineChart(holder, points, { ...UNIT, name: `Stated probabilities of ${curve.name}`, x, xTicks, diagonal: true, small: true, height: 190, radius: 3 });
+  }
+
+  function goldChart(holder, check) {
+    const points = check.points.map(([x, y, low, high, n]) => ({
+      x, y, low, high, text: `${counted(n, "label")} with mean probability ${x.toFixed(2)}; ${percent(y)} present (${percent(low)} – ${percent(high)})`,
+    }));
+    lineChart(holder, points, { ...UNIT, name: "Consensus against held-back gold labels", x: "probability of the consensus", diagonal: true, bars: true, height: 300, radius: 5 });
+  }
+
   function iterations(id, values, name, unit) {
     const points = values.map((value, i) => ({ x: i + 1, y: value, text: `${unit} ${i + 1}: ${value.toLocaleString("en")}` }));
     lineChart(byId(id), points, { name, x: unit, whole: true, radius: values.length > 60 ? 2 : 4 });
@@ -200,6 +258,10 @@
 
   function charts() {
     if (data.summary.histogram) histogram(byId("certainty"), data.summary.histogram);
+    if (data.gold_check) goldChart(byId("gold-check"), data.gold_check);
+    if (data.rates) heatMap(byId("rates"), data.rates, "Sensitivity by class", "sensitivity");
+    if (data.quality_curves.length) multiples("quality-curves", data.quality_curves, qualityChart);
+    if (data.confidence_curves.length) multiples("confidence-curves", data.confidence_curves, confidenceChart);
     if (data.agreement) heatMap(byId("agreement"), data.agreement, "Agreement between annotators", "kappa");
     if (data.correlation) heatMap(byId("correlation"), data.correlation, "Correlation between classes", "correlation");
     if (byId("calibration")) calibration();
