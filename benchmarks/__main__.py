@@ -26,6 +26,7 @@ LONG = (
     "gold",
     "suggest",
     "real_crowds",
+    "rivals",
     "drift",
     "soft_votes",
     "topics",
@@ -37,7 +38,7 @@ LONG = (
 
 def main() -> None:
     names = sys.argv[1:] or NAMES
-    if names[0] in ("default_fit", "gold", "scale", "golden", "soft_votes"):
+    if names[0] in ("default_fit", "gold", "scale", "golden", "real_crowds", "rivals", "soft_votes"):
         names = names[:1]  # the other arguments belong to it
     for name in names:
         if name not in NAMES + LONG:

@@ -75,6 +75,13 @@ def test_dawid_skene_accepts_classes_with_unanimous_votes_or_none() -> None:
     np.testing.assert_array_equal(probs > 0.5, [[1, 0, i in {0, 2}, 0] for i in range(5)])
 
 
+def test_one_coin_is_as_good_as_dawid_skene_where_annotators_have_one_rate() -> None:
+    needs_crowd_kit()
+    one, two = (metrics.micro_f1(TRUTH, dawid_skene(VOTES, one_coin=one_coin) > 0.5) for one_coin in (True, False))
+    assert one >= two - 0.01
+    assert one > metrics.micro_f1(TRUTH, aggregate_labels(VOTES, "majority").labels) + 0.05
+
+
 def test_dawid_skene_without_crowd_kit_names_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "crowdkit", None)
     monkeypatch.setitem(sys.modules, "crowdkit.aggregation", None)
@@ -99,6 +106,13 @@ def test_raykar_is_nearly_as_good_as_a_classifier_trained_on_the_truth() -> None
     from_truth = OneVsRest(**ONE).fit(COUNTS, TRUTH).predict(NEW_COUNTS)
     from_votes = Raykar(**ONE).fit(COUNTS, VOTES).predict(NEW_COUNTS)
     assert metrics.micro_f1(NEW_TRUTH, from_votes) > metrics.micro_f1(NEW_TRUTH, from_truth) - 0.02
+
+
+def test_out_of_fold_probabilities_of_raykar_are_as_good_as_those_of_new_documents() -> None:
+    model = Raykar(**ONE).fit(COUNTS, VOTES)
+    out_of_fold = metrics.micro_f1(TRUTH, model.out_of_fold_probs_ >= 0.5)
+    assert abs(out_of_fold - metrics.micro_f1(NEW_TRUTH, model.predict(NEW_COUNTS))) < 0.05
+    assert out_of_fold < metrics.micro_f1(TRUTH, model.consensus_ >= 0.5)  # they have not seen the votes
 
 
 def test_raykar_reads_values_and_ignores_documents_without_votes() -> None:

@@ -43,20 +43,21 @@ def vote_shares(votes: Votes) -> Array:
     return shares
 
 
-def dawid_skene(votes: Votes, max_iter: int = 100) -> Array:
+def dawid_skene(votes: Votes, max_iter: int = 100, *, one_coin: bool = False) -> Array:
     """Probability of presence under one Dawid-Skene model per class, shape (documents, classes); 0 where nobody voted.
 
     crowd-kit's ``BinaryRelevance`` returns no probabilities and treats a class that was not judged as judged absent, so
-    its ``DawidSkene`` is fitted here to the votes on each class.
+    its ``DawidSkene`` is fitted here to the votes on each class, or its ``OneCoinDawidSkene``.
     """
     validation.require_count(max_iter, "max_iter")
     try:
-        from crowdkit.aggregation import DawidSkene
+        from crowdkit.aggregation import DawidSkene, OneCoinDawidSkene
     except ImportError:
         raise MissingDependencyError("Dawid-Skene aggregation", "baselines") from None
     probs = np.zeros((votes.n_docs, votes.n_classes))
+    model = OneCoinDawidSkene if one_coin else DawidSkene
     for i in range(votes.n_classes):
-        docs, present = _present_probs(DawidSkene(n_iter=max_iter), votes, votes.label == i)
+        docs, present = _present_probs(model(n_iter=max_iter), votes, votes.label == i)
         probs[docs, i] = present
     return probs
 

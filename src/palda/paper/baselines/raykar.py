@@ -54,6 +54,8 @@ class Raykar(BaseEstimator):
         Probability of each label given features and votes.
     targets_ : array of shape (documents, classes)
         The same, NaN for documents without votes; used to choose thresholds.
+    out_of_fold_probs_ : array of shape (documents, classes)
+        Probability of each label given features alone, by the regression that has not seen the document's fold.
     sensitivity_, specificity_ : array of shape (annotators,) or (annotators, classes)
         Rates of each annotator; per class if ``coins="per_class"``.
     annotators_, classes_ : array of str
@@ -105,7 +107,7 @@ class Raykar(BaseEstimator):
             before, consensus = consensus, expit(fit.log_odds + self._vote_log_odds(votes, consensus))
             change = float(np.abs(consensus - before).mean())
             self.n_iter_ += 1
-            self._classifier = fit.classifier
+            self._classifier, self.out_of_fold_probs_ = fit.classifier, expit(fit.log_odds)
         return consensus
 
     def _start(self, votes: Votes, judged: Array) -> Array:
