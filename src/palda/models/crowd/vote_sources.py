@@ -162,8 +162,7 @@ def find_vote_sources(
     """
     sources = no_sources(votes.n_annotators)
     if copies and len(votes):
-        kinds = votes.annotator_kinds
-        found = find_copies(votes, known, kinds if len(kinds) else None, seed=seed)
+        found = find_copies(votes, known, seed=seed)
         groups = [[float(getattr(group, name)) for name in _GROUP_COLUMNS] for group in found.groups]
         sources = replace(sources, group_of=found.group_of, groups=np.array(groups).reshape(-1, len(_GROUP_COLUMNS)))
     sample = _with_times(votes, seed) if drift else None
