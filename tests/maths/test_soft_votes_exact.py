@@ -30,6 +30,7 @@ from palda.models.crowd import (
     profile_log_prior,
     start_levels,
     start_state,
+    with_useful_levels,
 )
 from palda.models.crowd.confidence import level_divergence, soft_votes, update_levels, votes_per_level
 
@@ -220,6 +221,25 @@ def test_who_votes_on_rare_classes_gives_useless_confidences_no_worth() -> None:
     assert np.abs(levels.log_ratios[-1]).max() < 0.25
 
 
+def test_levels_are_used_where_they_predict_hidden_votes_better() -> None:
+    for kind, is_used in (("calibrated", True), ("none", False)):
+        votes, _ = _crowd(300, kinds=[kind] * 5)
+        assert (_useful(votes) is not None) == is_used
+    votes, labels = _crowd(300, kinds=["useless"] * 5)
+    misleading = np.where(labels[votes.doc, votes.label] == votes.value, 0.5, 0.99)  # certain where wrong, and
+    moved = np.where(votes.label == 0, misleading, 1 - misleading)  # in one class only
+    stated = np.where(votes.value == 1, moved, 1 - moved)
+    found = aggregate(replace(votes, probability=stated), n_profiles=1, copies=False).consensus
+    hard = aggregate(Votes(*_hard(votes)), n_profiles=1, copies=False).consensus
+    assert np.mean((found >= 0.5) == labels) > np.mean((hard >= 0.5) == labels) - 0.01
+
+
+def _useful(votes: Votes) -> object:
+    model, known = TwoCoinModel(), np.full((votes.n_docs, votes.n_classes), -1, dtype=np.int8)
+    belief = replace(model.start(votes.n_annotators, votes.n_classes), levels=start_levels(votes))
+    return with_useful_levels(votes, known, initial_label_probs(votes, known), belief, CrowdSettings(model)).levels
+
+
 def test_a_new_source_counts_as_a_typical_one() -> None:
     votes, _ = _crowd(500, kinds=["calibrated"] * 4)
     belief = _fitted(votes, TwoCoinModel(), max_iter=50).belief.with_new_annotators(1)
@@ -264,6 +284,6 @@ def test_stored_votes_give_the_same_levels(tmp_path: object) -> None:
     stored, in_memory = start_levels(folder.votes), start_levels(votes)
     assert stored is not None
     assert in_memory is not None
-    for name in ("row", "centre", "cuts", "shares", "posterior"):
+    for name in ("row", "cuts", "shares", "posterior"):
         np.testing.assert_array_equal(getattr(stored, name), getattr(in_memory, name))
     assert len(list(vote_blocks(folder.votes))) == len(list(vote_blocks(votes)))

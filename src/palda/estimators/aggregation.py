@@ -34,6 +34,7 @@ from palda.models.crowd import (
     start_state,
     summarize_annotators,
     with_profiles,
+    with_useful_levels,
 )
 
 if TYPE_CHECKING:
@@ -241,6 +242,6 @@ def _start(
 ) -> CrowdState:
     """First state of EM: annotators from ``annotator_prior`` if given, else from the initial labels."""
     model, history = settings.annotators, _history(annotator_prior, votes)
-    belief = start_belief(model, votes, history)
+    belief = with_useful_levels(votes, known, guess, start_belief(model, votes, history), settings)
     probs = start_label_probs(votes, known, guess, settings)
     return start_state(belief if history else model.update(count_votes(model, votes, probs), belief), probs)

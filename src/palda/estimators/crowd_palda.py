@@ -34,6 +34,7 @@ from palda.models.crowd import (
     start_belief,
     summarize_annotators,
     typical_rates,
+    with_useful_levels,
 )
 from palda.models.topics import TrainingData, belief_from_arrays, belief_to_arrays, cut_shards, label_probs
 from palda.training import Batch, RevisitedDocuments
@@ -238,8 +239,10 @@ class CrowdPALDA(VoteShareEstimator):
         model = self._annotator_model()
         self._sources = self._found_sources(given, known, model)
         voted = self._sources.votes(given)
-        belief = start_belief(model, voted, _history(annotator_prior, voted))
-        data = TrainingData(counts, known, initial_label_probs(voted, known), voted, belief)
+        belief, guess = start_belief(model, voted, _history(annotator_prior, voted)), initial_label_probs(voted, known)
+        settings = CrowdSettings(model, engine=Threads(resolve_n_jobs(self.n_jobs)))
+        belief = with_useful_levels(voted, known, guess, belief, settings)
+        data = TrainingData(counts, known, guess, voted, belief)
         self.classes_, self.annotators_, self.doc_ids_ = given.classes, given.annotators, given.doc_ids
         self.consensus_, self.vote_log_likelihoods_ = self._train(data, model, checkpoint)
         self._vote_counts = count_votes(model, voted, self.consensus_)

@@ -55,6 +55,7 @@ from palda.models.crowd.model_selection import (
     select_votes,
     vote_folds,
     votes_log_likelihood,
+    with_useful_levels,
 )
 from palda.models.crowd.periods import Periods, confirmed_changes, periods_predict_better, split_periods
 from palda.models.crowd.quality import (
@@ -156,4 +157,5 @@ __all__ = [
     "vote_folds",
     "votes_log_likelihood",
     "with_profiles",
+    "with_useful_levels",
 ]

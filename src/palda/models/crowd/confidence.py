@@ -39,7 +39,6 @@ _FINEST, _BINS_PER_UNIT = 0.05, 25  # bins of strength: 0.002 nats wide near 0, 
 _N_BINS = 330  # around 0
 _ROWS_AT_ONCE = 1000  # sources whose levels are cut at a time
 _SHARED_VOTES = 10.0  # weight in votes of all sources together in the cuts of one source
-_CENTRE_VOTES = 20.0  # weight in votes of no effect in the effect of a class on strengths
 _MIN_PARAMETER = 0.5  # below ½, E[log P] would punish one vote by dozens of nats
 _STRENGTHS = tuple(2.0**power for power in range(1, 11))  # that the prior of a source may have, in votes
 _START_STRENGTH = 16.0
@@ -56,7 +55,6 @@ class LevelBelief:
     """
 
     row: NDArray[np.int64]  # (sources,): row of each source in the other tables, -1 for sources without soft votes
-    centre: Array  # (2, classes): effect of the class on the strengths of the votes of each value
     cuts: NDArray[np.int64]  # (rows, 2, levels - 2): last bin of strengths of each level but the highest, by value
     shares: Array  # (rows, 2, levels): share of each level among the votes of each value
     tilt: Array  # (2, 2, levels): pooled log-ratio of each level to its share, by value and state
@@ -99,7 +97,6 @@ _N_ROWS = "sources with levels"
 LEVEL_ARRAYS = {
     "posterior": ArraySpec((_N_ROWS, 2, 2, N_LEVELS + 1), low=0.0, group="levels"),
     "row": ArraySpec(("annotators",), "int64", low=-1, below=_N_ROWS, group="levels"),
-    "centre": ArraySpec((2, "classes"), low=-100.0, high=100.0, group="levels"),
     "cuts": ArraySpec((_N_ROWS, 2, N_LEVELS - 1), "int64", low=0, high=_N_BINS, group="levels"),
     "shares": ArraySpec((_N_ROWS, 2, N_LEVELS + 1), low=0.0, high=1.0 + 1e-9, group="levels"),
     "tilt": ArraySpec((2, 2, N_LEVELS + 1), low=-100.0, high=100.0, group="levels"),
@@ -130,75 +127,50 @@ class SoftVotes(NamedTuple):
 def start_levels(votes: VoteRows) -> LevelBelief | None:
     """Levels before the first vote is weighed: no level says anything yet; None if all votes are hard.
 
-    Three passes over the votes: mean strengths of sources, those of classes, and histograms of each source.
+    Two passes over the votes: sources that state any probability, and their histograms of strengths.
     """
     if isinstance(votes, Votes) and not len(votes.probability):
         return None
-    shape = (votes.n_annotators, 2, 2)
-    of_sources = reduce(np.add, (_source_sums(some) for _, some in vote_blocks(votes)), np.zeros(shape))
-    is_soft = of_sources[..., 0].any(axis=1)
+    is_soft = reduce(np.logical_or, (_states_any(some) for _, some in vote_blocks(votes)))
     if not is_soft.any():
         return None
-    means = of_sources[..., 1] / np.maximum(of_sources[..., 0], 1.0)
-    of_classes = reduce(np.add, (_class_sums(some, means) for _, some in vote_blocks(votes)))
-    centre = of_classes[..., 1] / (of_classes[..., 0] + _CENTRE_VOTES)
     n_rows = int(np.count_nonzero(is_soft))
     row = np.full(votes.n_annotators, -1, dtype=np.int64)
     row[is_soft] = np.arange(n_rows)
     histogram = np.zeros((n_rows, 2, _N_BINS + 1), dtype=np.int32)
     for _, some in vote_blocks(votes):
-        histogram += _histogram(some, row, centre, n_rows)
-    return _belief_of_histogram(histogram, row, centre)
+        histogram += _histogram(some, row, n_rows)
+    return _belief_of_histogram(histogram, row)
 
 
-def _strengths(votes: Votes, centre: Array | None = None) -> Array:
-    """(votes,): log-odds of the value voted for, minus the effect of the class; NaN if not stated (maths, eq. 70)."""
-    probs = votes.probability.astype(np.float64) if len(votes.probability) else np.full(len(votes), np.nan)
-    strengths: Array = logit(np.clip(probs, _MIN_PROB, 1.0 - _MIN_PROB))
-    strengths = np.where(votes.value == 1, strengths, -strengths)
-    return strengths if centre is None else strengths - centre[votes.value, votes.label]
+def _states_any(votes: Votes) -> NDArray[np.bool_]:
+    """(sources,): whether a source states a probability."""
+    states = np.zeros(votes.n_annotators, dtype=bool)
+    if len(votes.probability):
+        states[votes.annotator[~np.isnan(votes.probability)]] = True
+    return states
 
 
-def _source_sums(votes: Votes) -> Array:
-    """(sources, 2, 2): number of soft votes and the sum of their strengths, by source and value."""
-    strengths = _strengths(votes)
-    soft = np.flatnonzero(~np.isnan(strengths))
-    cell = votes.annotator[soft].astype(np.int64) * 2 + votes.value[soft]
-    return _sums(cell, strengths[soft], (votes.n_annotators, 2))
-
-
-def _class_sums(votes: Votes, means: Array) -> Array:
-    """(2, classes, 2): number of soft votes and the sum of their strengths relative to the source's mean."""
-    strengths = _strengths(votes)
-    soft = np.flatnonzero(~np.isnan(strengths))
-    relative = strengths[soft] - means[votes.annotator[soft], votes.value[soft]]
-    cell = votes.value[soft].astype(np.int64) * votes.n_classes + votes.label[soft]
-    return _sums(cell, relative, (2, votes.n_classes))
-
-
-def _sums(cell: NDArray[np.int64], numbers: Array, shape: tuple[int, int]) -> Array:
-    size = shape[0] * shape[1]
-    sums = [np.bincount(cell, weights, minlength=size) for weights in (None, numbers)]
-    return np.stack(sums, axis=-1).reshape(*shape, 2).astype(np.float64)
-
-
-def _bins(votes: Votes, mine: NDArray[np.int64], centre: Array) -> NDArray[np.int64]:
-    """(votes of ``mine``,): bin of the strength of each vote; the last one is "not stated"."""
-    strengths = _strengths(votes, centre)[mine]
+def _bins(votes: Votes, mine: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(votes of ``mine``,): bin of the strength of each vote (maths, eq. 70); the last one is "not stated"."""
+    if not len(votes.probability):
+        return np.full(len(mine), _N_BINS, dtype=np.int64)
+    log_odds = logit(np.clip(votes.probability[mine].astype(np.float64), _MIN_PROB, 1.0 - _MIN_PROB))
+    strengths = np.where(votes.value[mine] == 1, log_odds, -log_odds)
     bins = np.floor(_BINS_PER_UNIT * np.arcsinh(strengths / _FINEST)) + _N_BINS // 2
     bins = np.clip(bins, 0, _N_BINS - 1)
     return np.where(np.isnan(bins), _N_BINS, bins).astype(np.int64)
 
 
-def _histogram(votes: Votes, row: NDArray[np.int64], centre: Array, n_rows: int) -> NDArray[np.int32]:
+def _histogram(votes: Votes, row: NDArray[np.int64], n_rows: int) -> NDArray[np.int32]:
     """(rows, 2, bins + 1): number of votes per source, value and bin of strength."""
     mine = np.flatnonzero(row[votes.annotator] >= 0)
-    cell = (row[votes.annotator[mine]] * 2 + votes.value[mine]) * (_N_BINS + 1) + _bins(votes, mine, centre)
+    cell = (row[votes.annotator[mine]] * 2 + votes.value[mine]) * (_N_BINS + 1) + _bins(votes, mine)
     counts = np.bincount(cell, minlength=n_rows * 2 * (_N_BINS + 1))
     return counts.reshape(n_rows, 2, _N_BINS + 1).astype(np.int32)
 
 
-def _belief_of_histogram(histogram: NDArray[np.int32], row: NDArray[np.int64], centre: Array) -> LevelBelief:
+def _belief_of_histogram(histogram: NDArray[np.int32], row: NDArray[np.int64]) -> LevelBelief:
     shared = histogram.sum(axis=0, dtype=np.float64)[None, :, :-1]
     shared /= np.maximum(shared.sum(axis=-1, keepdims=True), 1.0)
     parts = [
@@ -208,7 +180,7 @@ def _belief_of_histogram(histogram: NDArray[np.int32], row: NDArray[np.int64], c
     parts.append(_cut(np.append(shared, np.zeros((1, 2, 1)), axis=-1), shared))  # a typical source
     cuts, shares = (np.concatenate(tables) for tables in zip(*parts, strict=True))
     tilt = np.zeros((2, 2, N_LEVELS + 1))
-    return LevelBelief(row, centre, cuts, shares, tilt, _START_STRENGTH, _prior(shares, tilt, _START_STRENGTH))
+    return LevelBelief(row, cuts, shares, tilt, _START_STRENGTH, _prior(shares, tilt, _START_STRENGTH))
 
 
 def _cut(histogram: Array, shared: Array) -> tuple[NDArray[np.int64], Array]:
@@ -227,7 +199,7 @@ def soft_votes(votes: Votes, levels: LevelBelief) -> SoftVotes:
     """Cells of the votes of sources with levels."""
     mine = np.flatnonzero(levels.row[votes.annotator] >= 0)
     row, value = levels.row[votes.annotator[mine]], votes.value[mine].astype(np.int64)
-    bins = _bins(votes, mine, levels.centre)
+    bins = _bins(votes, mine)
     level = np.zeros(len(mine), dtype=np.int64)
     for cut in range(levels.cuts.shape[-1]):
         level += bins > levels.cuts[row, value, cut]

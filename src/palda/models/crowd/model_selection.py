@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from palda.models.crowd.annotator_model import mean_rates
-from palda.models.crowd.em import cut_votes, fit_crowd, votes_as_evidence, with_profiles
+from palda.models.crowd.em import (
+    count_votes,
+    cut_votes,
+    fit_crowd,
+    start_label_probs,
+    start_state,
+    votes_as_evidence,
+    with_profiles,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
-    from palda.data import Array, Votes
+    from palda.data import Array, VoteRows, Votes
     from palda.models.crowd.annotator_model import AnnotatorBelief
     from palda.models.crowd.em import CrowdFit, CrowdSettings, CrowdState, VoteShard
 
@@ -27,6 +36,7 @@ N_VOTE_FOLDS = 5
 _NUMBERS_OF_PROFILES = (1, 2, 4, 8, 15, 25)  # tried in this order
 _PATIENCE = 2  # candidates in a row that may fail before the search stops
 _MIN_GAIN = 1.0  # nats, so that rounding never decides
+_MAX_LEVEL_FOLDS, _LEVEL_STANDARD_ERRORS = 2, 1.0  # for the choice between soft and hard votes
 _MAX_PAIRS = 500_000  # (document, class) pairs that the choice is made on
 
 
@@ -128,6 +138,39 @@ def vote_folds(votes: Votes, rng: np.random.Generator) -> NDArray[np.int64]:
     return folds
 
 
+def with_useful_levels(
+    votes: VoteRows,
+    known: NDArray[np.int8],
+    guess: Array,
+    belief: AnnotatorBelief,
+    settings: CrowdSettings,
+    seed: int = 0,
+) -> AnnotatorBelief:
+    """The beliefs before the first vote, without the levels of soft votes unless these predict hidden votes better.
+
+    The hard values of hidden votes are predicted from the other votes, once with their stated probabilities and once
+    without; ``guess`` are initial labels. Where strengths depend on more than the label, such as the class, levels can
+    do harm, above all on rare classes; then votes count as hard votes.
+    """
+    if belief.levels is None:
+        return belief
+    rng = np.random.default_rng(seed)
+    rows = sample_documents(votes, rng)
+    some, known, guess = votes.take(rows), known[rows], guess[rows]
+    folds = vote_folds(some, rng)
+    scores = np.zeros((2, some.n_docs))  # without levels, and with them
+    model = settings.annotators
+    for fold in range(min(_MAX_LEVEL_FOLDS, n_vote_folds(known.size))):
+        hidden, shown = select_votes(some, folds == fold), select_votes(some, folds != fold)
+        probs = start_label_probs(shown, known, guess, settings)
+        first = belief if belief.has_history.any() else model.update(count_votes(model, shown, probs), belief)
+        for candidate, levels in enumerate((None, belief.levels)):
+            fit = fit_crowd(cut_votes(shown, known), start_state(replace(first, levels=levels), probs), settings)
+            scores[candidate] += votes_log_likelihood(hidden, fit.label_probs, fit.state.belief)
+    is_better = choose_candidate(scores, min_standard_errors=_LEVEL_STANDARD_ERRORS) == 1
+    return belief if is_better else replace(belief, levels=None)
+
+
 def select_votes(votes: Votes, chosen: NDArray[np.bool_]) -> Votes:
     """Some of the votes; documents, annotators and classes stay."""
     return votes.select(chosen)
@@ -138,7 +181,7 @@ def n_vote_folds(n_pairs: int) -> int:
     return max(1, min(N_VOTE_FOLDS, _MAX_PAIRS // n_pairs))
 
 
-def sample_documents(votes: Votes, rng: np.random.Generator) -> NDArray[np.int64]:
+def sample_documents(votes: VoteRows, rng: np.random.Generator) -> NDArray[np.int64]:
     """Sorted rows of the documents that the choice is made on: all of them unless they are too many."""
     max_docs = max(1, _MAX_PAIRS // votes.n_classes)
     if votes.n_docs <= max_docs:
