@@ -31,7 +31,7 @@ from palda.data import names_array
 from palda.errors import PaldaError
 from palda.estimators import aggregate
 from palda.io import catalog
-from palda.models.crowd import TwoCoinModel, find_copies, merge_copies, summarize_annotators
+from palda.models.crowd import TwoCoinModel, find_copies, summarize_annotators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -88,10 +88,10 @@ CASES: Mapping[str, Callable[[NDArray[np.int8], int], tuple[Crowd, Crowd]]] = {
 }
 
 
-def scores(labels: NDArray[np.int8], crowd: Crowd, fitted: Votes, n_compared: int) -> Array:
-    """Micro-F1 of the consensus of ``fitted``, and RMSE of the first annotators' quality against that consensus."""
+def scores(labels: NDArray[np.int8], crowd: Crowd, n_compared: int, *, discounted: bool = False) -> Array:
+    """Micro-F1 of the consensus, and RMSE of the first annotators' quality against that consensus."""
     votes, annotators = crowd
-    consensus = aggregate(fitted).consensus
+    consensus = aggregate(votes, copies=discounted).consensus
     model = TwoCoinModel()
     counts = model.count(votes, consensus)
     belief = model.update(counts, model.start(votes.n_annotators, votes.n_classes))
@@ -106,14 +106,13 @@ def compare(name: str) -> None:
         rows, found = [], []
         for seed in SEEDS:
             without, with_copies = crowds(labels, seed)
-            votes = with_copies[0]
-            groups = find_copies(votes)
+            groups = find_copies(with_copies[0])
             n_compared = len(without[1])
             rows.append(
                 [
-                    scores(labels, without, without[0], n_compared),
-                    scores(labels, with_copies, votes, n_compared),
-                    scores(labels, with_copies, merge_copies(votes, groups.group_of), n_compared),
+                    scores(labels, without, n_compared),
+                    scores(labels, with_copies, n_compared),
+                    scores(labels, with_copies, n_compared, discounted=True),
                 ]
             )
             n_members = "+".join(str(len(group.members)) for group in groups.groups)
@@ -121,7 +120,7 @@ def compare(name: str) -> None:
         (f1, rmse), (f1_plain, rmse_plain), (f1_merged, rmse_merged) = np.mean(rows, axis=0)
         kept = f1_merged > f1 - TARGET and rmse_merged < rmse + TARGET
         print(
-            f"{name}, {kind}: micro-F1 {f1:.4f} without copies, {f1_plain:.4f} with them, {f1_merged:.4f} merged; "
+            f"{name}, {kind}: micro-F1 {f1:.4f} without copies, {f1_plain:.4f} with them, {f1_merged:.4f} discounted; "
             f"RMSE {rmse:.4f}, {rmse_plain:.4f}, {rmse_merged:.4f}: {'reached' if kept else 'MISSED'}; "
             f"members found {', '.join(found)}",
             flush=True,

@@ -204,6 +204,8 @@ def _search(pairs: VotePairs, is_model: NDArray[np.bool_], min_z: float) -> tupl
     start = np.full(len(is_model) + 1, _LOADING)  # the last one is that of known labels
     costs = np.where(is_model, 0.0, _PERSON_COST if is_model.any() else _COST)
     plain = _fit(pairs, np.ones(len(pairs), dtype=bool), _FIRST_SPREAD, start)
+    if _explains_all(pairs, plain):
+        return _explanation(pairs, plain, min_z), ()
     starts = [plain, _trimmed(pairs, plain)]
     starts += [_fit(pairs, ~inside, _FIRST_SPREAD, start) for inside in _camps(pairs, plain)]
     explanations = [_explanation(pairs, fit, min_z) for fit in starts]
@@ -216,6 +218,12 @@ def _search(pairs: VotePairs, is_model: NDArray[np.bool_], min_z: float) -> tupl
         if tie and other.members and best.members and not other.members & best.members:
             return best, other.groups
     return best, ()
+
+
+def _explains_all(pairs: VotePairs, fit: _Fit) -> bool:
+    """Whether one factor explains every pair up to sampling; then nobody copies, and no other fit is needed."""
+    z = (pairs.correlation - fit.expected) / np.sqrt(fit.variance + _MIN_SPREAD**2)
+    return bool(np.abs(z).max(initial=0.0) < _MIN_Z)
 
 
 def _explanation(found: VotePairs, fit: _Fit, min_z: float) -> _Explanation:
