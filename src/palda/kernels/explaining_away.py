@@ -1,8 +1,4 @@
-"""Compiled word evidence: as in reference.py, with the words of a document contiguous per class.
-
-The helper functions are inlined. Otherwise the process that compiles the kernel would run them as compiled on their
-own, and processes that load it from Numba's cache as compiled into the kernel: their sums differ in the last bits.
-"""
+"""Compiled word evidence: as in reference.py, with the words of a document contiguous per class."""
 
 from __future__ import annotations
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from palda.kernels.compilation import helper
 
 # Multiply and add may be fused into one instruction, which halves the time; nothing may be reordered, which would ruin
 # the bit arithmetic. A function that does not say so inherits the flags of whichever caller is compiled first.
@@ -49,7 +51,7 @@ _ONE_LESS_SQRT_HALF = np.uint64(0x3FF0000000000000 - 0x3FE6A09E667F3BCD)
 _HALF_LOG_2PI = 0.9189385332046727
 
 
-@njit(nogil=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
+@helper(fastmath=_FUSED, forceinline=True)
 def exp(x: float) -> float:
     """e^x: 2^k from the bits, e^r by its Taylor series, |r| ≤ ln 2 / 2; 0 below -708."""
     clipped = min(max(x, -708.0), 708.0)
@@ -72,7 +74,7 @@ def exp(x: float) -> float:
     return float(power * series) if x > -708.0 else 0.0
 
 
-@njit(nogil=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
+@helper(fastmath=_FUSED, forceinline=True)
 def log(x: float) -> float:
     """ln x of a positive normal number: the exponent from the bits, the rest as 2 atanh((m - 1) / (m + 1))."""
     bits = _bits(x)
@@ -94,26 +96,26 @@ def log(x: float) -> float:
     return float(exponent * _LN2 + 2.0 * (s + s * z * series))
 
 
-@njit(nogil=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
+@helper(fastmath=_FUSED, forceinline=True)
 def exponent(x: float) -> float:
     """k of x = m 2^k, 1 ≤ m < 2, for a positive normal number x."""
     return float(_float((_bits(x) >> np.uint64(52)) | _TWO_TO_52_BITS) - (_TWO_TO_52 + 1023.0))
 
 
-@njit(nogil=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
+@helper(fastmath=_FUSED, forceinline=True)
 def mantissa(x: float) -> float:
     """m of x = m 2^k, 1 ≤ m < 2, for a positive normal number x."""
     return float(_float((_bits(x) & _MANTISSA_BITS) | _ONE_BITS))
 
 
-@njit(nogil=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
+@helper(fastmath=_FUSED, forceinline=True)
 def power_of_two(k: float) -> float:
     """2^k for an integer k ≤ 1000; 0 below -1000."""
     power = _float((_bits(max(k, -1000.0) + _INTEGER_SHIFT) + np.uint64(1023)) << np.uint64(52))
     return float(power) if k >= -1000.0 else 0.0
 
 
-@njit(nogil=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
+@helper(fastmath=_FUSED, forceinline=True)
 def digamma(x: float) -> float:
     """ψ(x) for x > 0: the asymptotic series at x + 6, less the six steps of the recurrence as one fraction."""
     y = x + 6.0
@@ -132,7 +134,7 @@ def digamma(x: float) -> float:
     return log(y) - 0.5 / y + series * w - slope / product
 
 
-@njit(nogil=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
+@helper(fastmath=_FUSED, forceinline=True)
 def exp_digamma(x: float) -> float:
     """e^ψ(x) for x > 0 without a logarithm: nearly x - ½ for large x, so its series is taken at z = x + 5½.
 
@@ -155,7 +157,7 @@ def exp_digamma(x: float) -> float:
     return float(z * series * exp(-slope * inverse * z))
 
 
-@njit(nogil=True, error_model="numpy", fastmath=_FUSED, forceinline=True)
+@helper(fastmath=_FUSED, forceinline=True)
 def log_gamma(x: float) -> float:
     """ln Γ(x) for x > 0: Stirling's series at x + 6, less the logarithm of the six factors between."""
     y = x + 6.0
