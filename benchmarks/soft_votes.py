@@ -35,7 +35,7 @@ def data_sets(names: list[str]) -> Iterator[tuple[str, object, Array]]:
     """Name, word counts and true labels."""
     if "newsroom" in names:
         news = simulate.newsroom(1500, seed=1)
-        yield "newsroom", news.corpus, np.asarray(news.labels, dtype=np.float64)
+        yield "newsroom", news.corpus.counts, np.asarray(news.labels, dtype=np.float64)
     for name in names:
         if name == "newsroom":
             continue
