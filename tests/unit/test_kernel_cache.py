@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from palda import kernels
+from palda.kernels import compilation
 
 pytestmark = pytest.mark.slow
 
@@ -69,3 +70,8 @@ def test_other_import_errors_are_raised(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(kernels, "import_module", fail)
     with pytest.raises(RuntimeError, match="something else"):
         kernels.active()
+
+
+def test_another_version_of_numba_compiles_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compilation, "_KNOWN_NUMBA", ("0.0.",))
+    assert compilation._linking_compiler() == {}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import numba
 from numba import njit
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,43 +13,52 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-class _LinkedLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
-    """Code of a function that is only linked into kernels: it is neither optimised nor made machine code on its own."""
-
-    @property
-    def codegen(self) -> Any:
-        """Where Numba would look for the machine code of the function, to connect it with Python objects."""
-        return self
-
-    def set_env(self, name: str, environment: object) -> None:
-        """There is no machine code to connect."""
-
-    def get_pointer_to_function(self, name: str) -> int:  # noqa: ARG002 - Numba's signature
-        """0: there is no machine code."""
-        self._ensure_finalized()  # type: ignore[no-untyped-call,unused-ignore]
-        return 0
-
-    def _optimize_final_module(self) -> None:
-        pass
-
-    def _finalize_final_module(self) -> None:
-        self._finalize_dynamic_globals()  # type: ignore[no-untyped-call,unused-ignore]
-        self._finalized = True
+_KNOWN_NUMBA = ("0.68.",)  # versions with whose internals linking was tested; with others, compiling takes longer
 
 
-class _LinkedCompiler(Compiler):  # type: ignore[misc,unused-ignore]
-    """Numba's compiler, into a ``_LinkedLibrary``."""
+def _linking_compiler() -> dict[str, Any]:
+    """Numba's option for a compiler of functions that are only linked into kernels; none with an unknown Numba."""
+    if not numba.__version__.startswith(_KNOWN_NUMBA):
+        return {}
+    from numba.core.codegen import JITCodeLibrary
+    from numba.core.compiler import Compiler
 
-    def compile_extra(self, func: Any) -> Any:
-        """Compile a Python function."""
-        self.state.library = _LinkedLibrary(self.state.targetctx.codegen(), func.__qualname__)  # type: ignore[no-untyped-call,unused-ignore]
-        self.state.library.enable_object_caching()
-        return super().compile_extra(func)  # type: ignore[no-untyped-call,unused-ignore]
+    class LinkedLibrary(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
+        """Code of a function that is only linked into kernels, and not optimised or made machine code on its own."""
+
+        @property
+        def codegen(self) -> Any:
+            """Where Numba would look for the machine code of the function, to connect it with Python objects."""
+            return self
+
+        def set_env(self, name: str, environment: object) -> None:
+            """There is no machine code to connect."""
+
+        def get_pointer_to_function(self, name: str) -> int:  # noqa: ARG002 - Numba's signature
+            """0: there is no machine code."""
+            self._ensure_finalized()  # type: ignore[no-untyped-call,unused-ignore]
+            return 0
+
+        def _optimize_final_module(self) -> None:
+            pass
+
+        def _finalize_final_module(self) -> None:
+            self._finalize_dynamic_globals()  # type: ignore[no-untyped-call,unused-ignore]
+            self._finalized = True
+
+    class LinkedCompiler(Compiler):  # type: ignore[misc,unused-ignore]
+        """Numba's compiler, into a ``LinkedLibrary``."""
+
+        def compile_extra(self, func: Any) -> Any:
+            """Compile a Python function."""
+            self.state.library = LinkedLibrary(self.state.targetctx.codegen(), func.__qualname__)  # type: ignore[no-untyped-call,unused-ignore]
+            self.state.library.enable_object_caching()
+            return super().compile_extra(func)  # type: ignore[no-untyped-call,unused-ignore]
+
+    return {"pipeline_class": LinkedCompiler}
 
 
-# Without these internals of Numba, functions are compiled as any others, which only takes longer.
-_INTERNALS = ("_ensure_finalized", "_finalize_dynamic_globals", "_finalize_final_module", "_optimize_final_module")
-_PIPELINE = {"pipeline_class": _LinkedCompiler} if all(hasattr(JITCodeLibrary, name) for name in _INTERNALS) else {}
+_PIPELINE = _linking_compiler()
 
 
 def helper(**flags: Any) -> Callable[[F], F]:

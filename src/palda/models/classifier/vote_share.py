@@ -1,8 +1,8 @@
 """Share of people who would vote "present", for labels that are a matter of opinion.
 
 The share m expected from the words alone is the label's log-odds under the words, recalibrated per class against votes
-instead of labels (maths, eq. 90). Votes that exist are added as in a Beta-binomial distribution, in which m counts as κ
-votes (maths, eq. 91). κ maximises the probability of each vote given the others on the same label (maths, eq. 92).
+instead of labels (maths, eq. 80). Votes that exist are added as in a Beta-binomial distribution, in which m counts as κ
+votes (maths, eq. 81). κ maximises the probability of each vote given the others on the same label (maths, eq. 82).
 Every vote counts the same, whatever the quality of its annotator: the result is about people, not about the truth.
 """
 
@@ -79,12 +79,12 @@ class VoteShares:
         return cls(platt, _fit_strength(expected, numbers), numbers, single)
 
     def expected(self, probs: NDArray[Any]) -> Array:
-        """Shares (documents, classes) for documents without votes, from probabilities of labels (maths, eq. 90)."""
+        """Shares (documents, classes) for documents without votes, from probabilities of labels (maths, eq. 80)."""
         shares: Array = expit(self.platt.apply(_log_odds(probs)))
         return shares
 
     def shares(self) -> Array:
-        """Shares (documents, classes) for the training documents, from words and votes (maths, eq. 91)."""
+        """Shares (documents, classes) for the training documents, from words and votes (maths, eq. 81)."""
         expected = self.expected(self.probs)
         shares: Array = (self.numbers.n_yes + self.strength * expected) / (self.numbers.n_votes + self.strength)
         return shares
@@ -122,7 +122,7 @@ def _log_odds(probs: NDArray[Any]) -> Array:
 
 
 def _fit_strength(expected: Array, numbers: VoteNumbers) -> float:
-    """κ that predicts each vote best from the expected share and the other votes on the label (maths, eq. 92)."""
+    """κ that predicts each vote best from the expected share and the other votes on the label (maths, eq. 82)."""
     rows = numbers.n_votes > 0
     share, n_yes, n_votes = (table[rows] for table in (expected, numbers.n_yes, numbers.n_votes))
     n_no = n_votes - n_yes

@@ -159,7 +159,7 @@ class CoinModel:
         return by_class_and_state(expected_logs(belief.posterior))
 
     def evidence(self, votes: Votes, belief: AnnotatorBelief) -> VoteEvidence:
-        """Σ_k E[log p(vote | λ)] over the votes that exist (maths, eqs. 37 and 74)."""
+        """Σ_k E[log p(vote | λ)] over the votes that exist (maths, eqs. 37 and 73)."""
         return with_levels(_vote_evidence(votes, self.log_rates(belief)), votes, belief.levels)
 
     def count(self, votes: Votes, label_probs: Array) -> Array:
@@ -232,7 +232,7 @@ class PublishedCoin:
         return by_class_and_state(np.log(rates))
 
     def evidence(self, votes: Votes, belief: AnnotatorBelief) -> VoteEvidence:
-        """Σ_k log p(vote | λ) over the votes that exist (maths, eqs. 6 and 74)."""
+        """Σ_k log p(vote | λ) over the votes that exist (maths, eqs. 6 and 73)."""
         return with_levels(_vote_evidence(votes, self.log_rates(belief)), votes, belief.levels)
 
     def count(self, votes: Votes, label_probs: Array) -> Array:

@@ -4,7 +4,7 @@ A soft vote is a hard vote and a strength: how probable the annotator holds the 
 source (an annotator, or whatever else holds rates) are ranked within its votes of each value and cut into a few levels
 of about equal size, so that overconfident and underconfident sources need no other treatment than calibrated ones. A
 vote of value v has level s with probability P(s | v, state of the label), which is learned for each source and pooled
-over all (maths, eqs. 70 to 75). Votes without a probability of a source that states some have a level of their own.
+over all (maths, eqs. 69 to 74). Votes without a probability of a source that states some have a level of their own.
 Sources that state none have no levels, and their votes count as they always did.
 """
 
@@ -48,7 +48,7 @@ _MAX_HALVINGS = 20
 
 @dataclass(frozen=True)
 class LevelBelief:
-    """Dirichlet beliefs about the levels of each source that states probabilities (maths, eqs. 71 to 73).
+    """Dirichlet beliefs about the levels of each source that states probabilities (maths, eqs. 70 to 72).
 
     The last row of all tables is a typical source, for sources that were not there when the levels were made. The last
     level is that of votes without a probability.
@@ -76,7 +76,7 @@ class LevelBelief:
 
     @cached_property
     def log_ratios(self) -> Array:
-        """(rows, 2, levels): what a vote adds to the log-odds of its label besides its value (maths, eq. 74)."""
+        """(rows, 2, levels): what a vote adds to the log-odds of its label besides its value (maths, eq. 73)."""
         ratios: Array = self.log_probs[:, :, 1] - self.log_probs[:, :, 0]
         return ratios
 
@@ -152,7 +152,7 @@ def _states_any(votes: Votes) -> NDArray[np.bool_]:
 
 
 def _bins(votes: Votes, mine: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(votes of ``mine``,): bin of the strength of each vote (maths, eq. 70); the last one is "not stated"."""
+    """(votes of ``mine``,): bin of the strength of each vote (maths, eq. 69); the last one is "not stated"."""
     if not len(votes.probability):
         return np.full(len(mine), _N_BINS, dtype=np.int64)
     log_odds = logit(np.clip(votes.probability[mine].astype(np.float64), _MIN_PROB, 1.0 - _MIN_PROB))
@@ -229,7 +229,7 @@ def present_per_level(soft: SoftVotes, label_probs: Array, levels: LevelBelief) 
 
 
 def update_levels(n_votes: Array, present_votes: Array, levels: LevelBelief) -> LevelBelief:
-    """Beliefs that increase the bound, given the expected counts (maths, eqs. 73 and 75).
+    """Beliefs that increase the bound, given the expected counts (maths, eqs. 72 and 74).
 
     First the pooled prior, by its marginal likelihood with a line search; then every source's posterior.
     """
@@ -255,7 +255,7 @@ def update_levels(n_votes: Array, present_votes: Array, levels: LevelBelief) -> 
 
 
 def level_divergence(levels: LevelBelief) -> float:
-    """Cost of the beliefs in the bound: divergence of all posteriors, and of the tilts from 0 (maths, eq. 75)."""
+    """Cost of the beliefs in the bound: divergence of all posteriors, and of the tilts from 0 (maths, eq. 74)."""
     prior = _prior(levels.shares, levels.tilt, levels.strength)
     normalisers = _log_beta(prior) - _log_beta(levels.posterior)
     divergence = float(np.sum(normalisers) + np.sum((levels.posterior - prior) * levels.log_probs))
@@ -293,7 +293,7 @@ def _means(shares: Array, tilt: Array) -> Array:
 
 
 def _prior(shares: Array, tilt: Array, strength: float) -> Array:
-    """(rows, 2, 2, levels): Dirichlet parameters of the pooled prior of each source (maths, eq. 72)."""
+    """(rows, 2, 2, levels): Dirichlet parameters of the pooled prior of each source (maths, eq. 71)."""
     shares = shares[:, :, None]
     return np.where(shares > 0, _MIN_PARAMETER + strength * _means(shares, tilt), 0.0)
 

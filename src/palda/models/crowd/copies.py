@@ -150,7 +150,7 @@ class _Explanation(NamedTuple):
         """½ Σ z² of what one share per group leaves unexplained, plus the cost of each annotator in a group, in nats.
 
         The same ``spread`` of correlations beyond sampling makes the costs of two explanations comparable (maths,
-        eq. 83).
+        eq. 86).
         """
         pairs, explained = self.pairs, self.pairs.expected_correlation.copy()
         for group in self.groups:
@@ -166,7 +166,7 @@ def find_copies(
     *,
     seed: int = 0,
 ) -> CopyGroups:
-    """Groups of annotators who agree beyond what the labels explain (maths, eqs. 80-83).
+    """Groups of annotators who agree beyond what the labels explain (maths, eqs. 83-86).
 
     ``votes`` may be in memory or stored. Only annotators who judged the same documents can be grouped, and only if both
     can be compared with three others outside of the group: two who agree may be the only good ones. ``seed`` selects
@@ -272,13 +272,13 @@ def _camps(pairs: VotePairs, fit: _Fit) -> list[NDArray[np.bool_]]:
 
 
 def _copy_share(pairs: VotePairs, fit: _Fit) -> Array:
-    """ρ, (pairs,): r = r₀ + ρ (1 - r₀) if a share ρ of the votes is repeated (maths, eq. 82)."""
+    """ρ, (pairs,): r = r₀ + ρ (1 - r₀) if a share ρ of the votes is repeated (maths, eq. 85)."""
     share: Array = np.clip((pairs.correlation - fit.expected) / (1.0 - fit.expected), 0.0, 1.0)
     return share
 
 
 def _fit(pairs: VotePairs, included: NDArray[np.bool_], spread: float, start: Array) -> _Fit:
-    """Loadings that explain the included pairs best, by weighted least squares (maths, eq. 81).
+    """Loadings that explain the included pairs best, by weighted least squares (maths, eq. 84).
 
     Half steps of alternating least squares; full ones would swing between too large and too small.
     """
@@ -351,7 +351,7 @@ def _testable(pairs: VotePairs, fit: _Fit) -> NDArray[np.bool_]:
 
 
 def _excess(pairs: VotePairs, fit: _Fit) -> tuple[float, Array]:
-    """Spread of the correlations beyond sampling, and z of each pair (maths, eq. 82).
+    """Spread of the correlations beyond sampling, and z of each pair (maths, eq. 85).
 
     The scale of z is the largest of the crowd's spread and of the spreads of both annotators about their other pairs:
     whose correlations the loadings explain badly cannot be accused because of one of them.

@@ -1,7 +1,7 @@
 """Annotators whose rates change over time: quality over time, and points of change.
 
 A change is searched among the documents that an annotator judged, in the order of time. The statistic is the score test
-of "the rates after document j are others than before" (maths, eq. 87), maximised over j. It is sensitive to
+of "the rates after document j are others than before" (maths, eq. 77), maximised over j. It is sensitive to
 changes of specificity and sensitivity in the same direction, and to large ones in opposite directions: an annotator may
 start to answer "no" to everything. Its distribution without a change is that of the same judged documents in random
 order, so that documents of unequal difficulty, votes that go together and small numbers are accounted for. The periods
@@ -127,7 +127,7 @@ def find_changes(
     max_changes: int = MAX_CHANGES,
     seed: int = 0,
 ) -> Changes:
-    """Changes of annotators' rates over time, given the consensus and constant rates (maths, eq. 87).
+    """Changes of annotators' rates over time, given the consensus and constant rates (maths, eq. 77).
 
     ``own`` (votes,) is what each vote added to the log-odds of the consensus, by default that under ``belief``. Votes
     without a time are left out. Documents with equal times stay on one side of a change.
@@ -169,7 +169,7 @@ def _scan(series: Series, max_p_value: float, rng: np.random.Generator) -> tuple
     factor = n_docs / (splits * (n_docs - splits))
 
     def statistics(ordered: Array) -> Array:
-        """(..., splits): test statistic of a change at each split (maths, eq. 87)."""
+        """(..., splits): test statistic of a change at each split (maths, eq. 77)."""
         sums = np.cumsum(ordered, axis=-2)[..., splits - 1, :]
         common, opposite = np.moveaxis(np.square(sums) * factor[:, None], -1, 0)
         total: Array = common + np.maximum(opposite - _OPPOSITE_COST, 0.0)
@@ -250,7 +250,7 @@ def _quality(local: LocalRates, present_share: float) -> tuple[Array, Array, Arr
 def quality_over_time(
     votes: Votes, label_probs: Array, belief: AnnotatorBelief, *, max_points: int = _MAX_POINTS
 ) -> QualityCurves:
-    """Quality along time of each annotator with at least 20 judged documents, with a 95% band (maths, eqs. 88 and 89).
+    """Quality along time of each annotator with at least 20 judged documents, with a 95% band (maths, eqs. 78 and 79).
 
     Each point is a mean over the judged documents around it, with normal weights in their number: about a seventh of
     them counts. The mix of present and absent labels is that of all votes of the annotator.

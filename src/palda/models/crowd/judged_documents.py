@@ -2,7 +2,7 @@
 
 A judged document is one document with all votes of one annotator on it. Votes on classes of one document may go
 together, so they are summed and never treated as independent. A vote is compared with the consensus without that vote
-(maths, eq. 85). Its scores are the derivatives of its log-likelihood in the log-odds of the annotator's rates: 1 - rate
+(maths, eq. 75). Its scores are the derivatives of its log-likelihood in the log-odds of the annotator's rates: 1 - rate
 for a correct vote and -rate for a wrong one on a label that is certain, about 0 on a label that is uncertain.
 """
 
@@ -43,7 +43,7 @@ class JudgedDocuments:
     """
 
     time: Array  # (judged documents,): of the first vote
-    scores: Array  # (judged documents, states): correct minus expected, summed over votes (maths, eq. 86)
+    scores: Array  # (judged documents, states): correct minus expected, summed over votes (maths, eq. 76)
     slopes: Array  # (judged documents, states, states): -∂ scores / ∂ rates
     starts: NDArray[np.int64]  # (annotators + 1,)
     rates: Array  # (annotators, states): mean rates, specificity and sensitivity
@@ -89,7 +89,7 @@ class LocalRates(NamedTuple):
 
 
 def local_rates(series: Series, weights: Array, mean: Array) -> LocalRates:
-    """Rates of one annotator under weights (periods, judged documents) (maths, eq. 88).
+    """Rates of one annotator under weights (periods, judged documents) (maths, eq. 78).
 
     One Newton step from the mean rates (states,), which is exact where the labels are certain. The covariance uses the
     scatter of judged documents, so that it also holds if the votes on a document are alike.

@@ -24,7 +24,7 @@ class _GroupVotes(NamedTuple):
 
 
 def merge_copies(votes: Votes, group_of: Ints) -> Votes:
-    """Votes in which each group of annotators votes as one (maths, eq. 84).
+    """Votes in which each group of annotators votes as one (maths, eq. 87).
 
     ``group_of`` (annotators,) has the position of the annotator who stands for the group, and the own position of those
     in no group. The vote of a group on a document and class is the majority of its members; if as many say yes as no,

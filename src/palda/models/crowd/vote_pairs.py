@@ -35,7 +35,7 @@ class VotePairs:
 
     With x and y the centred votes of both, P = Σ x y and Q = (g Σ x² + Σ y² / g) / 2 are sums over the classes of a
     document, g being the ratio of the standard deviations. The correlation is ΣP / ΣQ over documents, and the sums of
-    squares give its standard error for any correlation that is expected (maths, eqs. 80 and 81).
+    squares give its standard error for any correlation that is expected (maths, eqs. 83 and 84).
     """
 
     first: Ints
