@@ -93,8 +93,8 @@ def compare_crowd_kit() -> None:
     )
     print(
         f"{len(votes):,} votes: {statistics.median(pairs):.0f} times as fast as crowd-kit "
-        f"({min(pairs):.0f} to {max(pairs):.0f}), {statistics.median(default_pairs):.0f} times with the default annotator "
-        f"model and a search for copies; micro-F1 {our_f1:.4f}, crowd-kit {their_f1:.4f}",
+        f"({min(pairs):.0f} to {max(pairs):.0f}), {statistics.median(default_pairs):.0f} times with the default "
+        f"annotator model and a search for copies; micro-F1 {our_f1:.4f}, crowd-kit {their_f1:.4f}",
         flush=True,
     )
 
@@ -111,8 +111,8 @@ def ten_million_votes() -> None:
     done = subprocess.run([sys.executable, "-c", _PEAK], check=True, capture_output=True, text=True)
     n_votes, gigabytes, seconds, ratio, n_profiles = map(float, done.stdout.split())
     print(
-        f"{n_votes:,.0f} votes: peak {gigabytes:.2f} GB, {seconds:.0f} s of processor time, {ratio:.2f} times that of two "
-        f"coins without a search for copies, {n_profiles:.0f} profiles",
+        f"{n_votes:,.0f} votes: peak {gigabytes:.2f} GB, {seconds:.0f} s of processor time, {ratio:.2f} times that of "
+        f"two coins without a search for copies, {n_profiles:.0f} profiles",
         flush=True,
     )
 
