@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Array, Strings, Votes
-    from palda.models.crowd import GoldCheck, Profiles
+    from palda.models.crowd import GoldCheck, Profiles, VoteSources
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,8 @@ class Aggregation:
         Document ids.
     classes : ndarray of shape (n_classes,)
         Class names.
-    copies : DataFrame
-        Annotators who repeat each other's votes, with the columns of ``CrowdPALDA.copies_``.
-    changes : DataFrame
-        Changes of annotators' rates over time, with the columns of ``CrowdPALDA.changes_``.
+    sources : VoteSources
+        What rates were learned for, if not for each annotator; see ``copies`` and ``changes``.
     gold_check : GoldCheck or None
         The consensus against gold labels that have votes, each held back once, as ``CrowdPALDA.gold_check_``; None with
         fewer than 30 such labels.
@@ -83,14 +81,23 @@ class Aggregation:
     converged: bool
     doc_ids: Strings
     classes: Strings
-    copies: pd.DataFrame
-    changes: pd.DataFrame
+    sources: VoteSources
     gold_check: GoldCheck | None = None
 
     @property
     def n_iter(self) -> int:
         """Number of iterations of EM."""
         return len(self.log_likelihoods)
+
+    @property
+    def copies(self) -> pd.DataFrame:
+        """Annotators who repeat each other's votes, with the columns of ``CrowdPALDA.copies_``."""
+        return self.sources.copies_table(self.annotator_quality["annotator"].to_numpy(dtype=object))
+
+    @property
+    def changes(self) -> pd.DataFrame:
+        """Changes of annotators' rates over time, with the columns of ``CrowdPALDA.changes_``."""
+        return self.sources.changes.to_frame(self.annotator_quality["annotator"].to_numpy(dtype=object))
 
     def to_frame(self, *, wide: bool = False) -> pd.DataFrame:
         """Consensus as a data frame.
@@ -233,8 +240,7 @@ def aggregate(
         converged=result.converged,
         doc_ids=given.doc_ids,
         classes=given.classes,
-        copies=sources.copies_table(given.annotators),
-        changes=sources.changes.to_frame(given.annotators),
+        sources=sources,
         gold_check=check_gold(voted, known, result.state, settings, seed=random_state),
     )
 

@@ -104,6 +104,8 @@ def check_gold(
     ``state`` is that of a fit to the same votes with all known labels; ``extra`` (documents, classes) is other evidence
     in nats. Known labels without votes are not compared: they say nothing about a consensus.
     """
+    if np.count_nonzero(known >= 0) < MIN_GOLD:
+        return None
     has_votes = np.concatenate([some.per_pair() > 0 for _, some in vote_blocks(votes)])
     truth = np.where(has_votes, known, np.int8(-1))
     if np.count_nonzero(truth >= 0) < MIN_GOLD:
