@@ -21,7 +21,6 @@ from palda.models.crowd import (
     start_label_probs,
     start_state,
 )
-from palda.models.crowd.pool import trigamma
 from palda.models.crowd.rate_effects import (
     VoteCells,
     _derivatives,
@@ -30,6 +29,7 @@ from palda.models.crowd.rate_effects import (
     _strength_slope,
     improved_effects,
 )
+from palda.models.trigamma import trigamma
 
 RNG = np.random.default_rng(3)
 COUNTS = RNG.poisson(RNG.gamma(1.0, 5.0, (6, 4, 2, 2))).astype(float)

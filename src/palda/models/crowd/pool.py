@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import betaln, digamma, zeta
+from scipy.special import betaln, digamma
 
 from palda.models.line_search import line_search
+from palda.models.trigamma import trigamma
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +32,6 @@ _MIN_GAIN = 1e-10  # nats; steps that promise less are not taken
 _MAX_LOG_STEP = 2.0  # in the logarithm of a parameter
 _MIN_CURVATURE = 1e-6  # relative to the largest curvature
 _MIN_STEP_LENGTH = 1e-9
-_FEW_NUMBERS = 300  # for which SciPy's slower function takes less time than a dozen NumPy operations
 
 
 def expected_logs(betas: Array) -> Array:
@@ -105,22 +105,6 @@ def _derivatives(prior: Array, counts: Array) -> tuple[Array, Array]:
     diagonal = np.arange(2)
     hessian[:, diagonal, diagonal] += own * prior**2 + gradient
     return gradient, hessian
-
-
-def trigamma(x: Array) -> Array:
-    """ψ'(x) for x > 0, with 11 digits: eight steps of the recurrence, then the asymptotic series."""
-    if x.size < _FEW_NUMBERS:
-        few: Array = zeta(2.0, x)
-        return few
-    total = np.zeros_like(x)
-    for _ in range(8):
-        total += x**-2.0
-        x = x + 1.0
-    inverse = 1.0 / x
-    square = inverse * inverse
-    series = 1.0 / 6.0 - square * (1.0 / 30.0 - square * (1.0 / 42.0 - square / 30.0))
-    result: Array = total + inverse + 0.5 * square + inverse * square * series
-    return result
 
 
 def _newton_step(prior: Array, gradient: Array, hessian: Array) -> tuple[Array, Array]:

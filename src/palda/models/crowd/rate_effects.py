@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import betaln, digamma, expit, logit
 
 from palda.data import ArraySpec
-from palda.models.crowd.pool import trigamma
+from palda.models.trigamma import trigamma
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import digamma, gammaln, zeta
 
 from palda.models.line_search import line_search
+from palda.models.trigamma import trigamma
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,17 +71,12 @@ def _gradient(alpha: Array, mean_log: Array) -> Array:
     return result
 
 
-def _trigamma(x: Array) -> Array:
-    result: Array = zeta(2.0, x)  # SciPy's polygamma(1, x) would compute digamma(x) as well
-    return result
-
-
 def _newton_step(alpha: Array, gradient: Array) -> tuple[Array, Array]:
     """Newton direction of each row, and its expected gain to first order; coordinates at a limit may stay there."""
     at_limit = ((alpha <= MIN_CONCENTRATION) & (gradient < 0)) | ((alpha >= MAX_CONCENTRATION) & (gradient > 0))
     slope = np.where(at_limit, 0.0, gradient)
-    inverse = np.where(at_limit, 0.0, -1.0 / _trigamma(alpha))  # of the Hessian's diagonal
-    common = _trigamma(alpha.sum(axis=1))
+    inverse = np.where(at_limit, 0.0, -1.0 / trigamma(alpha))  # of the Hessian's diagonal
+    common = trigamma(alpha.sum(axis=1))
     shift = np.sum(slope * inverse, axis=1) / (1.0 / common + inverse.sum(axis=1))
     step = -(slope - shift[:, None]) * inverse
     return step, np.sum(slope * step, axis=1)

@@ -12,7 +12,7 @@ from palda import kernels
 from palda.data import ArraySpec, document_lengths, take_counts
 from palda.kernels import Bags, ClassWordProbs, PassLimits, WordEvidence
 from palda.models.topics.parameters import base_rate_log_odds
-from palda.models.topics.shards import unlabelled_shards
+from palda.models.topics.shards import cut_shards
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +33,7 @@ _SCALES = (0.01, 100.0)
 _LOG_SCALE_TOLERANCE = 0.1  # a difference of a tenth in the scale does not matter
 _MAX_NATS = 500.0
 _MIN_SAMPLE, _MAX_SAMPLE, _MAX_PAIRS = 200, 1000, 50_000  # documents, and labels of them, to fit a temperature
+_SAMPLE_SHARDS = 8  # that they are cut into, so that all threads have some
 
 
 class Temperature(NamedTuple):
@@ -158,11 +159,12 @@ def fit_temperature(
     """
     lengths = document_lengths(counts)
     length = float(np.median(lengths[lengths > 0])) if (lengths > 0).any() else 1.0
-    shards = unlabelled_shards(take_counts(counts, rows), len(params.class_prior))
-    prior = base_rate_log_odds(params.class_prior)
+    unknown = np.full((len(rows), len(params.class_prior)), -1, dtype=np.int8)
+    shards = cut_shards(take_counts(counts, rows), unknown, n_shards=_SAMPLE_SHARDS)
+    word_probs, prior = class_word_probs(params), base_rate_log_odds(params.class_prior)
 
     def loss(temperature: Temperature) -> float:
-        evidence = evidence_of_shards(shards, word_evidence_model(params, temperature), settings).evidence
+        evidence = evidence_of_shards(shards, WordEvidenceModel(word_probs, temperature, prior), settings).evidence
         log_odds = np.clip(prior + evidence, -_MAX_NATS, _MAX_NATS)
         likelihoods = np.logaddexp(present - np.logaddexp(0.0, -log_odds), absent - np.logaddexp(0.0, log_odds))
         return -float(likelihoods.sum())
