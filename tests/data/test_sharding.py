@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from palda.data import Corpus, Dataset, Documents, TextWords, ValueWords, names_array
@@ -110,6 +110,7 @@ def test_contradicting_votes_are_resolved_as_in_memory(
     try:
         expected = _at_once(sources, treatment)
     except DataError as error:
+        assume("contradict each other" not in str(error))  # "drop" left no vote; a folder may have documents alone
         with pytest.raises(DataError, match=r"contradicts row|has no votes") as caught:
             shard_files(tmp_path / "corpus", sources, treatment)
         assert ("contradicts" in str(caught.value)) == ("contradicts" in str(error))
