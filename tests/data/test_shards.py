@@ -340,7 +340,7 @@ def test_a_flipped_bit_is_found_and_never_crashes(
     try:
         open_shards(copy).dataset()
     except DataError as error:
-        assert "shard-00001.arrow" in str(error)
+        assert "shard-00001.arrow" in str(error) or "occurs twice" in str(error)  # two ids may have become equal
 
 
 def _rewritten(shard: Path, change: Callable[[dict[str, pa.Array]], None]) -> None:
