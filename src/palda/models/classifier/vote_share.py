@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _MIN_PROB = 1e-6  # distance of probabilities from 0 and 1
 _STRENGTHS = (0.1, 1000.0)  # bounds of κ
-_MAX_VOTES = 2**31
+_MAX_VOTES = 1e9  # on one label, in a file
 
 VOTE_SHARE_ARRAYS = {
     **PLATT_ARRAYS,
