@@ -18,13 +18,15 @@ import numpy as np
 
 from palda.models.crowd.annotator_model import AnnotatorBelief, PerClassModel
 from palda.models.crowd.pool import beta_divergence
-from palda.models.crowd.rate_effects import RateEffects, VoteCells, effects_log_prior, improved_effects
+from palda.models.crowd.rate_effects import RateEffects, VoteCells, effects_objective, improved_effects
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Array
     from palda.models.crowd.annotator_history import AnnotatorHistory
+
+_START_ROUNDS = 20  # of the effects, if annotators have a history
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,12 @@ class HierarchicalBelief(AnnotatorBelief):
     @property
     def prior(self) -> Array:
         """(annotators, classes, states, 2): each annotator's prior."""
-        return np.where(np.isnan(self.own), self.effects.prior(), self.own)
+        return self.effects.prior()
+
+    @property
+    def history(self) -> Array:
+        """(annotators, states, 2): earlier correct and wrong votes, the same in all classes; NaN without a history."""
+        return self.own[:, 0]
 
     def take(self, rows: NDArray[np.int64]) -> Self:
         """Beliefs about other annotators, or in another order; each has that of the annotator at a position."""
@@ -53,20 +60,18 @@ class HierarchicalBelief(AnnotatorBelief):
 
     def with_families(self, family_of: NDArray[np.int64]) -> HierarchicalBelief:
         """Beliefs before the first vote, with annotators in families that share a prior; -1 for no family."""
-        n_annotators, n_classes = self.posterior.shape[:2]
-        return replace(self, effects=RateEffects.start(n_annotators, n_classes, family_of))
+        families = np.zeros((int(family_of.max(initial=-1)) + 1, self.effects.centre.size))
+        return replace(self, effects=replace(self.effects, families=families, family_of=family_of))
 
     def rates_of_classes(self) -> Array:
         """(annotators, classes, states, 2): beliefs with the uncertainty of the effects, for reports."""
         counts = np.maximum(self.posterior - self.prior, 0.0)
-        uncertain = self.effects.uncertain_prior(VoteCells.from_counts(counts, self.has_history))
-        return np.where(np.isnan(self.own), uncertain + counts, self.posterior)
+        return self.effects.uncertain_prior(VoteCells.from_counts(counts, self.history)) + counts
 
     def rates_over_classes(self) -> Array:
-        """(annotators, states, 2): all votes of an annotator, and the prior of an annotator once."""
+        """(annotators, states, 2): all votes of an annotator, and the prior or the history of an annotator once."""
         votes = np.maximum(np.sum(self.posterior - self.prior, axis=1), 0.0)
-        own = np.where(np.isnan(self.own), 0.0, self.own).sum(axis=1)
-        rates: Array = votes + np.where(self.has_history[:, None, None], own, self.effects.annotator_prior())
+        rates: Array = votes + np.where(np.isnan(self.history), self.effects.annotator_prior(), self.history)
         return rates
 
 
@@ -74,21 +79,33 @@ class HierarchicalModel(PerClassModel):
     """Sensitivity and specificity of each annotator for each class, partially pooled (maths, eqs. 64-68)."""
 
     def start(self, n_annotators: int, n_classes: int, prior: AnnotatorHistory | None = None) -> HierarchicalBelief:
-        """The same prior for everybody, a little better than chance, except those with a history."""
-        own = super().start(n_annotators, n_classes, prior).own
+        """The same prior for everybody, a little better than chance, except those with a history.
+
+        A history counts as earlier votes on one more class.
+        """
+        own = np.full((n_annotators, n_classes, 2, 2), np.nan)
+        if prior is not None:
+            own[:] = prior.betas((2,))[:, None]
         effects = RateEffects.start(n_annotators, n_classes)
-        return HierarchicalBelief(np.where(np.isnan(own), effects.prior(), own), effects.pool(), own, effects=effects)
+        start = HierarchicalBelief(effects.prior(), effects.pool(), own, effects=effects)
+        for _ in range(_START_ROUNDS if prior is not None else 0):
+            start = self.update(np.zeros_like(own), start)
+        return start
 
     def update(self, counts: Array, belief: AnnotatorBelief) -> HierarchicalBelief:
         """Effects, spreads and strengths, one step each, then all posteriors (maths, eqs. 66 and 67)."""
         if not isinstance(belief, HierarchicalBelief):
             raise TypeError("beliefs of another annotator model")
-        effects = improved_effects(belief.effects, VoteCells.from_counts(counts, belief.has_history))
-        prior = np.where(np.isnan(belief.own), effects.prior(), belief.own)
-        return replace(belief, posterior=prior + counts, pool=effects.pool(), effects=effects)
+        effects = improved_effects(belief.effects, VoteCells.from_counts(counts, belief.history))
+        return replace(belief, posterior=effects.prior() + counts, pool=effects.pool(), effects=effects)
 
     def divergence(self, belief: AnnotatorBelief) -> float:
-        """KL divergence of all rates from their priors, minus the log prior of the effects (maths, eq. 65)."""
+        """KL divergence of all rates from their priors, minus the log prior of the effects (maths, eq. 65).
+
+        Earlier work is a part of that prior.
+        """
         if not isinstance(belief, HierarchicalBelief):
             raise TypeError("beliefs of another annotator model")
-        return beta_divergence(belief.posterior, belief.prior) - effects_log_prior(belief.effects)
+        history = VoteCells.from_counts(np.zeros_like(belief.posterior), belief.history)
+        earlier = effects_objective(belief.effects, history)  # the log prior of the effects included
+        return beta_divergence(belief.posterior, belief.prior) - earlier

@@ -165,12 +165,21 @@ class VoteCells:
     shape: tuple[int, int, int]
 
     @classmethod
-    def from_counts(cls, counts: Array, has_history: NDArray[np.bool_]) -> VoteCells:
-        """Cells of counts (annotators, classes, states, 2); annotators with a history do not inform the effects."""
-        has_votes = (counts.sum(axis=-1) > 0) & ~has_history[:, None, None]
+    def from_counts(cls, counts: Array, history: Array) -> VoteCells:
+        """Cells of counts (annotators, classes, states, 2), and of earlier work.
+
+        ``history`` (annotators, states, 2) counts as votes on one more class, which has no effect; NaN without one.
+        """
+        table = np.concatenate((counts, np.nan_to_num(history)[:, None]), axis=1)
+        has_votes = table.sum(axis=-1) > 0
         annotator, label, state = np.nonzero(has_votes)
-        correct, wrong = counts[has_votes].T.copy()
-        return cls(correct, wrong, annotator, label, state, has_votes.shape)
+        correct, wrong = table[has_votes].T.copy()
+        return cls(correct, wrong, annotator, label, state, counts.shape[:3])
+
+    @property
+    def has_history(self) -> bool:
+        """Whether some cells are earlier work."""
+        return bool((self.label == self.shape[1]).any())
 
     def sum_annotators(self, values: Array) -> Array:
         """(annotators, states): sums over the cells of each annotator."""
@@ -178,7 +187,7 @@ class VoteCells:
 
     def sum_classes(self, values: Array) -> Array:
         """(classes, states): sums over the cells of each class."""
-        return self._sums(values, self.label, self.shape[1])
+        return self._sums(values, self.label, self.shape[1] + 1)[:-1]
 
     def sum_all(self, values: Array) -> Array:
         """(states,): sums over all cells."""
@@ -211,19 +220,20 @@ def rate_betas(logits: Array, strength: Array) -> Array:
 
 def _cell_priors(effects: RateEffects, cells: VoteCells) -> tuple[Array, Array, Array]:
     """Logit of the mean rate, and both Beta parameters, per cell."""
-    logits = effects.annotator_logits[cells.annotator, cells.state] + effects.classes[cells.label, cells.state]
+    classes = np.append(effects.classes, np.zeros((1, _N_STATES)), axis=0)  # the last one is earlier work
+    logits = effects.annotator_logits[cells.annotator, cells.state] + classes[cells.label, cells.state]
     strength = effects.strength[cells.state]
     return logits, strength * mean_rates_of(logits), strength * mean_rates_of(-logits)
 
 
-def _objective(effects: RateEffects, cells: VoteCells) -> float:
+def effects_objective(effects: RateEffects, cells: VoteCells) -> float:
     """Log-likelihood of the votes with the rates summed out, plus the log prior of the effects (maths, eq. 66)."""
     _, correct, wrong = _cell_priors(effects, cells)
     votes = betaln(correct + cells.correct, wrong + cells.wrong) - betaln(correct, wrong)
-    return float(votes.sum()) + effects_log_prior(effects)
+    return float(votes.sum()) + _log_prior(effects)
 
 
-def effects_log_prior(effects: RateEffects) -> float:
+def _log_prior(effects: RateEffects) -> float:
     """Log prior of effects, spreads and strengths, up to a constant."""
     spreads = effects.spreads
     own = effects.annotators / effects.annotator_spreads()
@@ -266,8 +276,11 @@ def improved_effects(effects: RateEffects, cells: VoteCells) -> RateEffects:
 
     Centre and families move by what their annotators share (``_recentred``).
     """
-    effects = _with_best_spreads(_recentred(effects))
-    value = _objective(effects, cells)
+    centred = _recentred(effects)
+    if cells.has_history and effects_objective(centred, cells) < effects_objective(effects, cells):
+        centred = effects  # earlier work has no effect of a class that could move with the others
+    effects = _with_best_spreads(centred)
+    value = effects_objective(effects, cells)
     for name, sums, spread in (
         ("annotators", cells.sum_annotators, effects.annotator_spreads()),
         ("classes", cells.sum_classes, effects.spreads.classes),
@@ -362,7 +375,7 @@ def _move(
             moved = np.clip(np.exp(moved), _MIN_STRENGTH, _MAX_STRENGTH)
         change: dict[str, Any] = {name: moved}
         there = replace(effects, **change)
-        new_value = _objective(there, cells)
+        new_value = effects_objective(there, cells)
         if new_value >= value:
             return there, new_value
         length /= 2.0
