@@ -463,8 +463,7 @@ def test_pickles_in_a_file_are_refused_and_not_executed(tmp_path: Path, saved: b
 
     buffer = io.BytesIO()
     np.save(buffer, np.array([Payload()], dtype=object), allow_pickle=True)
-    blobs = [buffer.getvalue(), pickle.dumps(Payload())]
-    for blob in blobs:
+    for blob in (buffer.getvalue(), pickle.dumps(Payload())):
         path = tmp_path / "payload"
         with zipfile.ZipFile(io.BytesIO(saved)) as old, zipfile.ZipFile(path, "w") as new:
             manifest = json.loads(old.read("manifest.json"))
