@@ -31,6 +31,7 @@ from palda.data.columns import (
     values_of,
 )
 from palda.data.documents import Corpus, Counts, Dataset, Documents, Values
+from palda.data.feature_table import FeatureRows, FeatureTable, feature_blocks, take_features
 from palda.data.frozen_arrays import Array, Frozen, Rows, Strings, freeze_fields, names_array, selection
 from palda.data.row_blocks import (
     ConvertedVotes,
@@ -72,6 +73,8 @@ __all__ = [
     "Dataset",
     "Documents",
     "DuplicateRule",
+    "FeatureRows",
+    "FeatureTable",
     "Frozen",
     "Header",
     "Rows",
@@ -96,6 +99,7 @@ __all__ = [
     "document_lengths",
     "even_ranges",
     "factorize",
+    "feature_blocks",
     "freeze_fields",
     "given_axis",
     "in_memory",
@@ -109,6 +113,7 @@ __all__ = [
     "shown",
     "stop_words",
     "take_counts",
+    "take_features",
     "take_votes",
     "times_of",
     "values_of",
