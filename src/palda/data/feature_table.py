@@ -147,7 +147,7 @@ class FeatureTable(Frozen):
         return cls(_as_floats(values), names, (None,) * len(names), ids)
 
     def __len__(self) -> int:
-        return self.values.shape[0]
+        return int(self.values.shape[0])
 
     @property
     def n_columns(self) -> int:
@@ -274,7 +274,7 @@ def _list_column(column: pd.Series[Any], name: str) -> tuple[NDArray[Any], list[
     values = np.full((len(lists), width), np.nan, dtype=np.float32)
     for row, cell in enumerate(lists):
         if not is_list[row]:
-            if cell is None or cell is np.nan or (isinstance(cell, float) and np.isnan(cell)):
+            if cell is None or (isinstance(cell, float) and np.isnan(cell)):
                 continue
             raise DataError(f"row {row} (counted from 0) holds {validation.shown(cell)} instead of a list", column=name)
         if len(cell) != width:
