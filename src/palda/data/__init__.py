@@ -31,6 +31,12 @@ from palda.data.columns import (
     values_of,
 )
 from palda.data.documents import Corpus, Counts, Dataset, Documents, Values
+from palda.data.feature_columns import (
+    FEATURE_COLUMN_ARRAYS,
+    EncodedFeatures,
+    FeatureColumns,
+    learn_feature_columns,
+)
 from palda.data.feature_table import FeatureRows, FeatureTable, feature_blocks, take_features
 from palda.data.frozen_arrays import Array, Frozen, Rows, Strings, freeze_fields, names_array, selection
 from palda.data.row_blocks import (
@@ -60,6 +66,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLANK",
+    "FEATURE_COLUMN_ARRAYS",
     "LISTED_LANGUAGES",
     "LONG_COLUMNS",
     "OPTIONAL_COLUMNS",
@@ -73,6 +80,8 @@ __all__ = [
     "Dataset",
     "Documents",
     "DuplicateRule",
+    "EncodedFeatures",
+    "FeatureColumns",
     "FeatureRows",
     "FeatureTable",
     "Frozen",
@@ -103,6 +112,7 @@ __all__ = [
     "freeze_fields",
     "given_axis",
     "in_memory",
+    "learn_feature_columns",
     "names_array",
     "prefixed",
     "probabilities_of",

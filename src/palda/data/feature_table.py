@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -26,6 +27,13 @@ FeatureRows: TypeAlias = "NDArray[np.floating[Any]] | StoredFeatures"
 
 _VALUES_PER_BLOCK = 1 << 21  # about 8 MB in single precision
 _KINDS = "biuf"
+_PART_OF_LIST = re.compile(r"(.+)\[\d+\]", re.DOTALL)
+
+
+def group_of(name: str) -> str:
+    """Name of the list that a column is part of, such as ``"embedding"`` for ``"embedding[3]"``; else its own name."""
+    match = _PART_OF_LIST.fullmatch(name)
+    return match[1] if match else name
 
 
 class StoredFeatures(Protocol):
@@ -63,6 +71,12 @@ class FeatureSubset:
     def __getitem__(self, rows: RowIndex) -> NDArray[np.floating[Any]]:
         """Some of the rows, in memory."""
         return self.source[self.rows[rows]]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle only these rows of an array, not all of them; stored features are pickled as their place."""
+        if isinstance(self.source, np.ndarray):
+            return FeatureSubset, (np.asarray(self.source[self.rows]), np.arange(len(self.rows)))
+        return FeatureSubset, (self.source, self.rows)
 
 
 def take_features(values: FeatureRows, rows: NDArray[np.int64]) -> FeatureRows:
@@ -143,7 +157,7 @@ class FeatureTable(Frozen):
             raise DataError(f"features have shape {tuple(values.shape)}, not (documents, columns)")
         if values.dtype.kind not in _KINDS:
             raise DataError("features must be numbers; pass columns of text in a data frame")
-        names = names_array(f"x{column}" for column in range(values.shape[1]))
+        names = names_array(f"features[{column}]" for column in range(values.shape[1]))
         return cls(_as_floats(values), names, (None,) * len(names), ids)
 
     def __len__(self) -> int:

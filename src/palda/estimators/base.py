@@ -8,23 +8,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
-from scipy import sparse
-from scipy.special import expit, logit
+from scipy.special import expit
 from sklearn.base import TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from palda import metrics
-from palda.data import Corpus, names_array
+from palda.data import names_array
 from palda.engine import NO_CHECKPOINT, Threads, open_engine, resolve_n_jobs
 from palda.errors import PaldaWarning
 from palda.estimators.checkpoint import draw_seeds, open_stage_store
-from palda.estimators.explanation import REST, classifier_weights, topic_weights
+from palda.estimators.document_inputs import ids_of
+from palda.estimators.explained import ExplainedEstimator
 from palda.estimators.inputs import label_table
 from palda.estimators.parameters import CONSTRAINTS
-from palda.estimators.persistence import PersistentEstimator
 from palda.estimators.progress import Progress
-from palda.io import ShardFolder
 from palda.metrics import choose_thresholds
 from palda.models.classifier import check_classifier
 from palda.models.crowd import CrowdSettings
@@ -58,13 +56,11 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
 
-    import pandas as pd
     from numpy.typing import NDArray
 
-    from palda.data import Array, CountRows, Counts
+    from palda.data import Array, CountRows, EncodedFeatures
     from palda.engine import Engine, StageStore
     from palda.estimators.checkpoint import Checkpoint
-    from palda.estimators.explanation import WordTable
     from palda.models.classifier import ExternalClassifier, LabelPrior, LogisticClassifier
     from palda.models.crowd import AnnotatorModel, GoldCheck, Profiles
     from palda.models.topics import EMResult, Params, TrainingData
@@ -81,7 +77,7 @@ class TrainedLabels(NamedTuple):
     gold_check: GoldCheck | None = None
 
 
-class TopicEstimator(TransformerMixin, PersistentEstimator):
+class TopicEstimator(TransformerMixin, ExplainedEstimator):
     """Base class of the estimators. Parameters are checked in ``fit``; fitted attributes end in an underscore."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = CONSTRAINTS
@@ -157,30 +153,6 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
         threads = engine if isinstance(engine, Threads) else Threads(resolve_n_jobs(self.n_jobs))
         return CrowdSettings(annotators, _CROWD_MAX_ITER, _CROWD_TOL, threads)
 
-    def _counts(self, X: Any, *, reset: bool) -> CountRows:
-        """Counts as a canonical CSR matrix, or as rows of a shard folder; X itself is never changed."""
-        if reset:
-            self.words_ = self.texts_ = self.votes_ = None
-        if isinstance(X, ShardFolder):  # its counts were checked when it was written
-            if reset:
-                self.n_features_in_, self.words_, self.vocabulary_ = X.counts.shape[1], X.words, X.vocabulary
-            elif X.counts.shape[1] != self.n_features_in_:
-                n_words = X.counts.shape[1]
-                raise ValueError(f"{X} has {n_words} words, but the model was fitted on {self.n_features_in_}")
-            return X.counts
-        checked = validate_data(
-            self, X.counts if isinstance(X, Corpus) else X, reset=reset, accept_sparse="csr",
-            dtype=(np.float64, np.float32, np.int64, np.int32), ensure_non_negative=True,
-        )  # fmt: skip
-        if reset:
-            default = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
-            self.vocabulary_ = X.vocabulary if isinstance(X, Corpus) else default
-        counts: Counts = sparse.csr_array(checked)
-        if not counts.has_canonical_format:
-            counts = counts.copy()
-            counts.sum_duplicates()
-        return counts
-
     def _train(
         self, data: TrainingData, annotators: AnnotatorModel, checkpoint: Checkpoint | str | os.PathLike[str] | None
     ) -> TrainedLabels:
@@ -192,6 +164,7 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
         self.__dict__.pop("out_of_fold_probs_", None)  # of an earlier fit
         n_docs, n_classes = data.known.shape
         uses_base_rates = self._is_base_rate() or n_docs < _MIN_DOCS
+        self._check_features(data, uses_base_rates=uses_base_rates)
         joint_model = annotators if uses_base_rates and data.votes is not None else None
         with (
             open_stage_store(checkpoint, self.get_params(deep=False), data) as stages,
@@ -200,6 +173,7 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
             auto = self.n_topics == "auto"
             kind = "base_rate" if uses_base_rates else self.label_prior if isinstance(self.label_prior, str) else None
             self.n_topics_ = default_n_topics(data.counts, n_classes, kind) if auto else int(self.n_topics)
+            self.n_topics_ *= data.counts.shape[1] > 0
             *seeds, seed = draw_seeds(self.random_state, self.n_init + 1, stages)
             em = replace(settings, online_seed=seeds[0] if self.algorithm == "online" else None)
             progress = self._progress(uses_base_rates, data)
@@ -215,7 +189,8 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
                 return TrainedLabels(joint.label_probs)
             n_profiles = None if self.n_profiles == "auto" else int(self.n_profiles)
             crowd = self._crowd_settings(annotators, settings.engine)
-            plan = TrainingPlan(self.label_prior, n_profiles, topics, crowd, seed, progress.stage)
+            names = names_array(self.vocabulary_)
+            plan = TrainingPlan(self.label_prior, n_profiles, topics, crowd, seed, progress.stage, names)
             result = fit_alternating(data, plan)
             gold_check = compare_with_gold(data, result, crowd)
             progress.done()
@@ -230,6 +205,18 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
             self.out_of_fold_probs_ = expit(result.prior.for_words.log_odds(result.out_of_fold_log_odds))
             self.thresholds_ = self._choose_thresholds(targets, self.out_of_fold_probs_)
         return TrainedLabels(result.label_probs, result.log_likelihoods, gold_check)
+
+    def _check_features(self, data: TrainingData, *, uses_base_rates: bool) -> None:
+        """Refuse features that nothing reads, and documents without words where only words are read."""
+        reads_topics = isinstance(self.label_prior, str) and self.label_prior == "topics"
+        if not data.counts.shape[1] and (uses_base_rates or reads_topics):
+            few = f"at least {_MIN_DOCS} documents and a label_prior that reads features"
+            raise ValueError(f"X is None, and nothing would be learned from the features; that needs {few}")
+        if data.features is not None and self._is_base_rate():
+            raise ValueError('label_prior="base_rate" reads no features; leave them out, or use "stacked"')
+        if data.features is not None and uses_base_rates:
+            message = f"with fewer than {_MIN_DOCS} documents the label prior is the base rate: features are not used"
+            warnings.warn(message, PaldaWarning, stacklevel=4)
 
     def _progress(self, uses_base_rates: bool, data: TrainingData) -> Progress:
         stages = None
@@ -327,47 +314,53 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_params")
 
-    def predict_proba(self, X: Any) -> Array:
-        """Probability of each class, from the words alone.
+    def predict_proba(self, X: Any, *, features: Any = None) -> Array:
+        """Probability of each class, from words and features.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_documents, n_words), Corpus or ShardFolder
-            Word counts.
+            Word counts; None for a model that was fitted to features alone.
+        features : array-like of shape (n_documents, n_columns), DataFrame or FeatureTable, default=None
+            Features as in ``fit``, with the same columns. Rows are matched by document id where both have ids.
 
         Returns
         -------
         ndarray of shape (n_documents, n_classes)
-            Probability that each class is present. A document without any word seen in training gets the base rates.
+            Probability that each class is present. A document without features and without any word seen in training
+            gets the base rates.
         """
         check_is_fitted(self)
-        counts = self._counts(X, reset=False)
+        counts = self._counts(X, reset=False, features=features)
+        encoded = self._features(features, X, ids_of(X, None), counts.shape[0])
         with self._em_settings() as settings:
             if self._prior is None:
                 return word_probs(counts, self._params, self.temper_, settings)
-            return expit(self._prior_log_odds(counts, settings))
+            return expit(self._prior_log_odds(counts, encoded, settings))
 
-    def _prior_log_odds(self, counts: CountRows, settings: EMSettings) -> Array:
+    def _prior_log_odds(self, counts: CountRows, features: EncodedFeatures | None, settings: EMSettings) -> Array:
         """Log-odds (documents, classes) of new documents under the fitted label prior."""
         prior, base = cast("LabelPrior", self._prior), base_rate_log_odds(self._params.class_prior)
-        return prior.log_odds(counts, base, settings.engine)
+        return prior.log_odds(counts, base, settings.engine, features)
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
+    def predict(self, X: Any, *, features: Any = None) -> NDArray[np.int64]:
         """Classes of each document: those whose probability reaches their threshold.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_documents, n_words), Corpus or ShardFolder
             Word counts.
+        features : array-like of shape (n_documents, n_columns), DataFrame or FeatureTable, default=None
+            Features as in ``fit``, with the same columns. Rows are matched by document id where both have ids.
 
         Returns
         -------
         ndarray of int of shape (n_documents, n_classes)
             1 where ``predict_proba(X) >= thresholds_``, else 0.
         """
-        return (self.predict_proba(X) >= self.thresholds_).astype(np.int64)
+        return (self.predict_proba(X, features=features) >= self.thresholds_).astype(np.int64)
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: Any, y: Any, *, features: Any = None) -> float:
         """Micro-F1 of ``predict(X)`` against known labels.
 
         Parameters
@@ -376,21 +369,46 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
             Word counts.
         y : array-like of shape (n_documents, n_classes)
             True labels: 1, 0, and -1 or NaN for unknown ones, which are left out.
+        features : array-like of shape (n_documents, n_columns), DataFrame or FeatureTable, default=None
+            Features as in ``fit``, with the same columns. Rows are matched by document id where both have ids.
 
         Returns
         -------
         float
             Micro-averaged F1 score.
         """
-        return float(metrics.micro_f1(label_table(y)[0], self.predict(X)))
+        return float(metrics.micro_f1(label_table(y)[0], self.predict(X, features=features)))
 
-    def transform(self, X: Any) -> Array:
+    def fit_transform(self, X: Any, y: Any = None, *, features: Any = None, **fit_params: Any) -> Array:
+        """Fit, and return the topic shares of the training documents; parameters are those of ``fit``.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_documents, n_words), Corpus or ShardFolder
+            Word counts.
+        y : array-like
+            Labels or votes, as in ``fit``.
+        features : array-like of shape (n_documents, n_columns), DataFrame or FeatureTable, default=None
+            Features as in ``fit``.
+        **fit_params
+            Other parameters of ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n_documents, n_topics)
+            Topic shares, as ``transform`` returns them.
+        """
+        return self.fit(X, y, features=features, **fit_params).transform(X, features=features)  # type: ignore[no-any-return]
+
+    def transform(self, X: Any, *, features: Any = None) -> Array:
         """Share of each topic in the words of each document.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_documents, n_words), Corpus or ShardFolder
             Word counts.
+        features : array-like of shape (n_documents, n_columns), DataFrame or FeatureTable, default=None
+            Features as in ``fit``, with the same columns. Rows are matched by document id where both have ids.
 
         Returns
         -------
@@ -398,11 +416,14 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
             Rows sum to 1. A document without known words gets the shares expected from its class probabilities.
         """
         check_is_fitted(self)
+        if not self.n_features_in_:
+            raise ValueError("the model has no topics: it was fitted to features alone, without words")
         counts = self._counts(X, reset=False)
+        encoded = self._features(features, X, ids_of(X, None), counts.shape[0])
         params, n_classes = for_prediction(self._params), len(self.classes_)
         with self._em_settings() as settings:
             if self._prior is not None:
-                log_odds: Array | None = self._prior_log_odds(counts, settings)
+                log_odds: Array | None = self._prior_log_odds(counts, encoded, settings)
             elif self.inference == "mean_field":
                 log_odds = None
             else:
@@ -410,69 +431,6 @@ class TopicEstimator(TransformerMixin, PersistentEstimator):
                 evidence = evidence_of_shards(unlabelled_shards(counts, n_classes), model, settings).evidence
                 log_odds = base_rate_log_odds(params.class_prior) + evidence
             return topic_shares(unlabelled_shards(counts, n_classes, log_odds), params, settings)
-
-    def explain(self, X: Any, label: Any = None) -> pd.DataFrame:
-        """Weight of each word for and against each class, per document.
-
-        The weights of a document and class sum to the log-odds of ``predict_proba`` minus those of ``class_prior_``.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_documents, n_words), Corpus or ShardFolder
-            Word counts.
-        label : str or int, default=None
-            One of ``classes_``; all classes by default.
-
-        Returns
-        -------
-        DataFrame
-            One row per class, document and word of it, strongest first, with columns ``doc``, ``label``, ``word`` and
-            ``weight`` (in nats; positive for, negative against). The row with the word ``"(rest)"`` holds what belongs
-            to no single word: the offset against the base rate, and the influence of other classes through the
-            label-set profiles.
-
-        Raises
-        ------
-        ValueError
-            If the model is mean field or its label prior is an external classifier, neither of which weighs single
-            words.
-        """
-        import pandas as pd
-
-        check_is_fitted(self)
-        columns = list(range(len(self.classes_))) if label is None else [self._class_column(label)]
-        counts = self._counts(X, reset=False)[slice(None)]
-        words = np.append(self.vocabulary_.astype(object), REST)  # REST is at -1
-        ids = names_array(X.doc_ids) if isinstance(X, Corpus) else np.arange(counts.shape[0])
-        frames = []
-        for column, table in zip(columns, self._word_tables(counts, columns), strict=True):
-            frame = pd.DataFrame(
-                {
-                    "doc": ids[table.doc],
-                    "label": self.classes_[column],
-                    "word": words[table.word],
-                    "weight": table.weight,
-                }
-            )
-            frames.append(frame.iloc[np.lexsort((-np.abs(table.weight), table.doc))])
-        return pd.concat(frames, ignore_index=True)
-
-    def _word_tables(self, counts: Counts, columns: list[int]) -> list[WordTable]:
-        shards = unlabelled_shards(counts, len(self.classes_))
-        with self._em_settings() as settings:
-            if self._prior is None:
-                if self.inference == "mean_field":
-                    raise ValueError('explain needs inference="joint": mean field does not weigh single words')
-                return topic_weights(shards, word_evidence_model(self._params, self.temper_), settings, columns)
-            log_odds = self._prior_log_odds(counts, settings) - logit(self._params.class_prior)
-            topics = None if self._prior.evidence_model is None else (shards, self._prior.evidence_model, settings)
-            return classifier_weights(counts, self._prior, log_odds, topics, columns)
-
-    def _class_column(self, label: Any) -> int:
-        columns = np.flatnonzero(self.classes_ == label)
-        if len(columns) != 1:
-            raise ValueError(f"label={label!r} is not one of the classes {', '.join(map(str, self.classes_[:20]))}")
-        return int(columns[0])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palda import __version__
-from palda.data import ArraySpec, count_blocks, vote_blocks
+from palda.data import ArraySpec, count_blocks, feature_blocks, vote_blocks
 from palda.engine import FolderStageStore, RecordSchema, StageRecord, StageStore, is_checkpoint, remove_checkpoint
 from palda.errors import PaldaError
 from palda.estimators.progress import note
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.data import Votes
+    from palda.data import EncodedFeatures, Votes
     from palda.models.topics import TrainingData
 
 _WITHOUT_EFFECT = {"n_jobs", "engine", "verbose"}  # parameters that do not change the result
@@ -118,8 +118,16 @@ def _fingerprint(settings: Mapping[str, Any], data: TrainingData) -> dict[str, A
         "the counts of words": _digest(chain([np.array(counts.shape)], entries)),
         "the votes": _digest(columns),
         "the known labels": _digest([data.known]),
+        "the features": _feature_digest(data.features),
         "the prior beliefs about annotators": _digest(beliefs),
     }
+
+
+def _feature_digest(features: EncodedFeatures | None) -> str:
+    if features is None:
+        return ""
+    blocks = (some for _, some in feature_blocks(features.values))
+    return _digest(chain(features.columns.arrays().values(), blocks))
 
 
 def _vote_columns(votes: Votes) -> list[NDArray[Any]]:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from palda.data import Corpus, names_array
+from palda.data import Votes, names_array
 from palda.engine import Threads, add_prefix, resolve_n_jobs, strip_prefix
 from palda.estimators.annotator_attributes import AnnotatorEstimator
+from palda.estimators.document_inputs import ids_of
 from palda.estimators.inputs import as_votes, gold_table, known_votes, new_votes
 from palda.estimators.inverted_classes import warn_of_inverted_classes
 from palda.estimators.parameters import ANNOTATOR_MODELS
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from palda.data import Array, VoteRows, Votes
+    from palda.data import Array, VoteRows
     from palda.estimators.checkpoint import Checkpoint
     from palda.models.crowd import AnnotatorHistory, AnnotatorModel
 
@@ -192,6 +193,7 @@ class CrowdPALDA(AnnotatorEstimator):
         doc_ids: Iterable[object] | None = None,
         annotator_prior: Any = None,
         *,
+        features: Any = None,
         checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
     ) -> Self:
         """Fit topics, labels, annotators and label prior.
@@ -214,6 +216,10 @@ class CrowdPALDA(AnnotatorEstimator):
         annotator_prior : DataFrame or mapping, default=None
             Earlier knowledge of annotators: ``annotator_quality_`` of an earlier fit, or a mapping from annotator to
             quality or to (sensitivity, specificity).
+        features : array-like of shape (n_documents, n_columns), DataFrame or FeatureTable, default=None
+            What describes the documents besides words: embeddings, measurements, metadata. Columns of a data frame are
+            numbers, categories, or lists of numbers; its index holds document ids, unless it is the default numbering.
+            Missing values are allowed. A memory map is not copied as a whole. X may then be None.
         checkpoint : Checkpoint, str or path-like, default=None
             Folder from which an interrupted fit resumes.
 
@@ -230,12 +236,14 @@ class CrowdPALDA(AnnotatorEstimator):
             If a parameter or X is invalid.
         """
         self._check_parameters()
-        counts = self._counts(X, reset=True)
+        counts = self._counts(X, reset=True, features=features)
+        ids = ids_of(X, doc_ids, features)
         given: VoteRows
         if isinstance(X, ShardFolder) and votes is None:
             given, gold = X.votes, X.gold if gold is None else gold
         else:
-            given = as_votes(votes, _ids_of(X, doc_ids), counts.shape[0])
+            given = as_votes(votes, ids, counts.shape[0])
+        encoded = self._learn_features(features, X, _feature_ids(ids, votes), counts.shape[0])
         known = gold_table(gold, given)
         model = self._annotator_model()
         self._sources = self._found_sources(given, known, model)
@@ -243,7 +251,7 @@ class CrowdPALDA(AnnotatorEstimator):
         belief, guess = start_belief(model, voted, _history(annotator_prior, voted)), initial_label_probs(voted, known)
         settings = CrowdSettings(model, engine=Threads(resolve_n_jobs(self.n_jobs)))
         belief = with_useful_levels(voted, known, guess, belief, settings)
-        data = TrainingData(counts, known, guess, voted, belief)
+        data = TrainingData(counts, known, guess, voted, belief, encoded)
         self.classes_, self.annotators_, self.doc_ids_ = given.classes, given.annotators, given.doc_ids
         self.consensus_, self.vote_log_likelihoods_, self.gold_check_ = self._train(data, model, checkpoint)
         self._vote_counts = count_votes(model, voted, self.consensus_)
@@ -262,7 +270,9 @@ class CrowdPALDA(AnnotatorEstimator):
         guess = initial_label_probs(votes, known)
         return find_vote_sources(votes, known, guess, settings, copies=self.copies, drift=self.drift)
 
-    def partial_fit(self, X: Any, votes: Any, gold: Any = None, doc_ids: Iterable[object] | None = None) -> Self:
+    def partial_fit(
+        self, X: Any, votes: Any, gold: Any = None, doc_ids: Iterable[object] | None = None, *, features: Any = None
+    ) -> Self:
         """Update the model with a new batch of documents and votes; the first call is a ``fit``.
 
         See :meth:`palda.PALDA.partial_fit` for what is updated. Annotators keep their estimates, and their votes add
@@ -283,6 +293,8 @@ class CrowdPALDA(AnnotatorEstimator):
             Known labels as in ``fit``.
         doc_ids : iterable of str, default=None
             Ids of the rows of X.
+        features : array-like of shape (n_documents, n_columns), DataFrame or FeatureTable, default=None
+            Features as in ``fit``, with the same columns in every call.
 
         Returns
         -------
@@ -291,12 +303,15 @@ class CrowdPALDA(AnnotatorEstimator):
         """
         self._check_partial_fit()
         if not self.__sklearn_is_fitted__():
-            self.fit(X, votes, gold, doc_ids)
+            self.fit(X, votes, gold, doc_ids, features=features)
             self._warn_if_few_docs()
             return self
-        counts = self._counts(X, reset=False)
-        names = self.doc_ids_, self.annotators_, self.classes_
-        given, new, seen, positions = new_votes(votes, _ids_of(X, doc_ids), counts.shape[0], names)
+        counts = self._counts(X, reset=False, features=features)
+        names, ids = (self.doc_ids_, self.annotators_, self.classes_), ids_of(X, doc_ids, features)
+        given, new, seen, positions = new_votes(votes, ids, counts.shape[0], names)
+        encoded = self._features(features, X, _feature_ids(ids, votes), counts.shape[0])
+        if self._prior is None:
+            encoded = None
         known = gold_table(gold, given)
         revisited = None
         if len(seen):
@@ -306,7 +321,8 @@ class CrowdPALDA(AnnotatorEstimator):
         self._sources, order = self._sources.with_new_annotators(n_new_annotators)
         belief = self._belief.with_new_annotators(n_new_annotators).take(order)
         self._params = replace(self._params, annotators=belief)
-        batch = Batch(counts[new], known[new], self._sources.convert(given.take(new)))
+        added = None if encoded is None else encoded.take(new)
+        batch = Batch(counts[new], known[new], self._sources.convert(given.take(new)), added)
         vote_counts = _with_rows(self._vote_counts, n_new_annotators)[order]
         model = self._annotator_model()
         result = self._update(batch, model, vote_counts, revisited)
@@ -330,7 +346,7 @@ class CrowdPALDA(AnnotatorEstimator):
             return PublishedCoin()
         return ANNOTATOR_MODELS[self.annotators]()
 
-    def consensus(self, X: Any, votes: Any, doc_ids: Iterable[object] | None = None) -> Array:
+    def consensus(self, X: Any, votes: Any, doc_ids: Iterable[object] | None = None, *, features: Any = None) -> Array:
         """Label probabilities of new documents, from their words and votes.
 
         Parameters
@@ -342,6 +358,8 @@ class CrowdPALDA(AnnotatorEstimator):
             annotators count as typical members of the crowd.
         doc_ids : iterable of str, default=None
             Ids of the rows of X.
+        features : array-like of shape (n_documents, n_columns), DataFrame or FeatureTable, default=None
+            Features as in ``fit``, with the same columns.
 
         Returns
         -------
@@ -349,8 +367,9 @@ class CrowdPALDA(AnnotatorEstimator):
             Probability that each class is present.
         """
         belief = self._belief
-        counts = self._counts(X, reset=False)
-        given = known_votes(votes, _ids_of(X, doc_ids), counts.shape[0], self.classes_, self.annotators_)
+        counts, ids = self._counts(X, reset=False, features=features), ids_of(X, doc_ids, features)
+        given = known_votes(votes, ids, counts.shape[0], self.classes_, self.annotators_)
+        encoded = self._features(features, X, _feature_ids(ids, votes), counts.shape[0])
         n_new_annotators = given.n_annotators - len(self.annotators_)
         sources, order = self._sources.with_new_annotators(n_new_annotators)
         belief, given = belief.with_new_annotators(n_new_annotators).take(order), sources.convert(given)
@@ -360,7 +379,7 @@ class CrowdPALDA(AnnotatorEstimator):
             if self._prior is None:
                 params = replace(self._params, annotators=belief)
                 return label_probs(cut_shards(counts, unknown, given), params, settings)
-            evidence = self._prior.evidence(counts, settings.engine)
+            evidence = self._prior.evidence(counts, settings.engine, encoded)
             state = CrowdState(belief, self._prior.for_votes.profiles, ProfilePrior.vague(given.n_classes))
             crowd = self._crowd_settings(model, settings.engine)
             return label_posterior(given, unknown, state, crowd, evidence)
@@ -443,5 +462,6 @@ def _with_rows(counts: Array, n_new: int) -> Array:
     return np.concatenate((counts, np.zeros((n_new, *counts.shape[1:]))))
 
 
-def _ids_of(X: Any, doc_ids: Iterable[object] | None) -> Iterable[object] | None:
-    return X.doc_ids if doc_ids is None and isinstance(X, (Corpus, ShardFolder)) else doc_ids
+def _feature_ids(ids: Iterable[object] | None, votes: Any) -> Iterable[object] | None:
+    """Ids of the rows of X that features are matched with: those of X, else those of the votes."""
+    return votes.doc_ids if ids is None and isinstance(votes, Votes) else ids

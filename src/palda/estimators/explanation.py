@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.data import Array, Counts
+    from palda.data import Array, Counts, EncodedFeatures
     from palda.kernels import Bags
     from palda.models.classifier import LabelPrior
     from palda.models.topics import DocumentShard, EMSettings, WordEvidenceModel
@@ -28,7 +28,7 @@ class WordTable(NamedTuple):
     """Entries (document, word), and what each adds to the log-odds of a class, in nats."""
 
     doc: NDArray[np.int64]
-    word: NDArray[np.int64]  # column of X; -1 for the rest
+    word: NDArray[np.int64]  # column of X, then group of features; -1 for the rest
     weight: Array
 
 
@@ -63,6 +63,7 @@ def topic_weights(
 
 def classifier_weights(
     counts: Counts,
+    features: EncodedFeatures | None,
     prior: LabelPrior,
     log_odds: Array,
     topics: tuple[Sequence[DocumentShard], WordEvidenceModel, EMSettings] | None,
@@ -71,7 +72,8 @@ def classifier_weights(
     """One table per class in ``columns``; the weights of a document sum to ``log_odds`` (documents, classes).
 
     A word contributes through its own coefficient, through its share in the random Fourier features, and through the
-    evidence of the topic model, which is a sum over words.
+    evidence of the topic model, which is a sum over words. A column of the feature table contributes through its
+    coefficient and its share in the kernel features; columns are summed by group.
     """
     classifier = prior.classifier
     if not isinstance(classifier, LogisticClassifier):
@@ -81,17 +83,20 @@ def classifier_weights(
     word = counts.indices.astype(np.int64)
     slope = classifier.slope * prior.for_words.slope
     weights = np.zeros((counts.nnz, len(columns)))
-    n_before_fourier = classifier.n_words + classifier.n_dense
     if classifier.idf is not None:
         words = tf_idf(counts, classifier.idf)
         weights += words.data[:, None] * classifier.coef[word][:, columns]
         if classifier.fourier is not None:
-            weights += classifier.fourier.word_shares(words, classifier.coef[n_before_fourier:][:, columns])
+            weights += classifier.fourier.word_shares(words, classifier.part("fourier")[:, columns])
     if topics is not None and classifier.dense_mean is not None and classifier.dense_spread is not None:
         scale = Scale(classifier.dense_mean, classifier.dense_spread)
-        weights += _through_topics(
-            _TopicEvidence.of(*topics), scale, classifier.coef[classifier.n_words : n_before_fourier][:, columns]
-        )
+        weights += _through_topics(_TopicEvidence.of(*topics), scale, classifier.part("dense")[:, columns])
+    if features is not None:
+        by_group = _group_weights(features, classifier, columns)  # (documents, groups, columns)
+        doc = np.concatenate((doc, np.repeat(np.arange(counts.shape[0]), by_group.shape[1])))
+        groups = counts.shape[1] + np.tile(np.arange(by_group.shape[1]), counts.shape[0])
+        word = np.concatenate((word, groups))
+        weights = np.concatenate((weights, by_group.reshape(-1, len(columns))))
     weights *= slope[columns]
     tables = []
     for position, label in enumerate(columns):
@@ -104,6 +109,19 @@ def classifier_weights(
             )
         )
     return tables
+
+
+def _group_weights(features: EncodedFeatures, classifier: LogisticClassifier, columns: Sequence[int]) -> Array:
+    """(documents, groups, columns): what each group of feature columns adds to the scores."""
+    table = features.standardised()
+    weights = table[:, :, None] * classifier.part("columns")[:, columns]
+    if classifier.kernel is not None:
+        weights += classifier.kernel.column_shares(table, classifier.part("kernel")[:, columns])
+    names = list(features.columns.groups)
+    groups = list(dict.fromkeys(names))
+    membership = np.array([[name == group for name in names] for group in groups], dtype=np.float64)
+    by_group: Array = np.einsum("gc,dcl->dgl", membership, weights)
+    return by_group
 
 
 def _through_topics(topics: _TopicEvidence, scale: Scale, coef: Array) -> Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from palda.data import ArraySpec, Schema, prefixed
+from palda.data import FEATURE_COLUMN_ARRAYS, ArraySpec, Schema, prefixed
 from palda.estimators.parameters import ANNOTATOR_MODELS, parameters_from_file
 from palda.io import WORDS_ARRAYS, check_words_state, has_array, json_rules
 from palda.models.classifier import CLASSIFIER_ARRAYS, COMBINATION_ARRAYS, EXTERNAL_ARRAYS, VOTE_SHARE_ARRAYS
@@ -35,7 +35,16 @@ _STATE: dict[str, Rule] = {
     "temper": json_rules.list_of(json_rules.number(0.0, 1e12), 3),
     "classes": json_rules.list_of(json_rules.NAME),
 }
-_OPTIONAL_STATE: dict[str, Rule] = {"vocabulary": _NAMES, "feature_names": _NAMES, "words": json_rules.ANY}
+_OPTIONAL_STATE: dict[str, Rule] = {
+    "vocabulary": _NAMES,
+    "feature_names": _NAMES,
+    "words": json_rules.ANY,
+    "features": json_rules.ANY,
+}
+_FEATURES: dict[str, Rule] = {
+    "names": json_rules.list_of(json_rules.UNICODE),
+    "categories": json_rules.list_of(json_rules.ANY),
+}
 _CROWD_STATE: dict[str, Rule] = dict.fromkeys(("annotators", "doc_ids"), json_rules.list_of(json_rules.UNICODE))
 _TRAITS: dict[str, Rule] = {
     "annotator_kinds": json_rules.list_of(json_rules.one_of("person", "model", "")),
@@ -43,6 +52,7 @@ _TRAITS: dict[str, Rule] = {
 }
 
 _FIT_ARRAYS: Schema = {
+    **prefixed("feature_columns", FEATURE_COLUMN_ARRAYS),
     "lower_bounds": ArraySpec(("iterations",), infinite=True),
     "thresholds": ArraySpec(("classes",), low=-1.0, high=2.0),
     **prefixed("memory", PAST_ARRAYS, group="memory"),
@@ -55,6 +65,7 @@ _COMBINATIONS: Schema = {
     **prefixed("for_words", COMBINATION_ARRAYS, _PRIOR, own=["profiles"]),
 }
 _BUILT_IN_PRIOR: Schema = {
+    "evidence_shares": ArraySpec((3, "classes"), low=0.0, high=1.0 + _ROUNDING, group=f"{_PRIOR}/evidence shares"),
     **prefixed("head", CLASSIFIER_ARRAYS, _PRIOR),
     **_COMBINATIONS,
     **{f"reader.{name}": replace(spec, group=f"{_PRIOR}/head dense") for name, spec in EVIDENCE_ARRAYS.items()},
@@ -95,6 +106,8 @@ def model_schema(state: Any) -> tuple[Schema, dict[str, int]]:
         sizes |= {"annotators": len(state["annotators"]), "documents": len(state["doc_ids"])}
         if any(len(state[name]) != sizes["annotators"] for name in _TRAITS if name in state):
             raise json_rules.ValueRuleError("the numbers of annotators differ")
+    if "features" in state:
+        sizes["features"] = _n_features(state["features"])
     if "words" in state:
         words = check_words_state(state["words"])
         schema |= {name: replace(spec, group="") for name, spec in WORDS_ARRAYS.items() if has_array(words, spec)}
@@ -103,6 +116,20 @@ def model_schema(state: Any) -> tuple[Schema, dict[str, int]]:
     if len({len(names) for names in lists}) > 1:
         raise json_rules.ValueRuleError("the numbers of words differ")
     return schema, sizes | ({"words": len(lists[0])} if lists else {})
+
+
+def _n_features(state: Any) -> int:
+    """Number of columns of the feature table, after a check of their names and categories."""
+    json_rules.check_object(state, _FEATURES, {}, "the features")
+    names, categories = state["names"], state["categories"]
+    for own in categories:
+        if own is not None:
+            json_rules.check_value(own, _FEATURES["names"], "the categories")
+            if len(set(own)) != len(own):
+                raise json_rules.ValueRuleError("a category is listed twice")
+    if len(names) != len(categories) or len(set(names)) != len(names):
+        raise json_rules.ValueRuleError("the names of the features do not fit")
+    return len(names)
 
 
 def _crowd_arrays(settings: Mapping[str, Any]) -> Schema:

@@ -10,6 +10,7 @@ from sklearn.base import ClassifierMixin
 from palda.errors import PaldaError
 from palda.estimators.base import TopicEstimator
 from palda.estimators.crowd_palda import CrowdPALDA
+from palda.estimators.document_inputs import ids_of
 from palda.estimators.inputs import given_classes, label_table, labels_of_classes
 from palda.estimators.model_file import ModelFileError, load_state
 from palda.estimators.parameters import parameters_from_file
@@ -173,7 +174,14 @@ class PALDA(ClassifierMixin, TopicEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, *, checkpoint: Checkpoint | str | os.PathLike[str] | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        features: Any = None,
+        checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
+    ) -> Self:
         """Fit topics and label prior to documents with known labels.
 
         Parameters
@@ -182,6 +190,10 @@ class PALDA(ClassifierMixin, TopicEstimator):
             Word counts. A ``ShardFolder`` brings its known labels.
         y : array-like or DataFrame of shape (n_documents, n_classes)
             Labels: 1 for present, 0 for absent, -1 or NaN for unknown.
+        features : array-like of shape (n_documents, n_columns), DataFrame or FeatureTable, default=None
+            What describes the documents besides words: embeddings, measurements, metadata. Columns of a data frame are
+            numbers, categories, or lists of numbers; its index holds document ids, unless it is the default numbering.
+            Missing values are allowed. A memory map is not copied as a whole. X may then be None.
         checkpoint : Checkpoint, str or path-like, default=None
             Folder from which an interrupted fit resumes.
 
@@ -197,16 +209,18 @@ class PALDA(ClassifierMixin, TopicEstimator):
         """
         self._check_parameters()
         known, names = (X.gold, X.classes) if isinstance(X, ShardFolder) and y is None else label_table(y)
-        counts = self._counts(X, reset=True)
+        counts = self._counts(X, reset=True, features=features)
         if len(known) != counts.shape[0]:
             raise ValueError(
                 f"X has {counts.shape[0]} documents, but y has labels for {len(known)}: inconsistent numbers of samples"
             )
         self.classes_ = names
-        self._train(TrainingData(counts, known, mean_where_unknown(known)), TwoCoinModel(), checkpoint)
+        encoded = self._learn_features(features, X, ids_of(X, None), counts.shape[0])
+        data = TrainingData(counts, known, mean_where_unknown(known), features=encoded)
+        self._train(data, TwoCoinModel(), checkpoint)
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, *, features: Any = None) -> Self:
         """Update the model with a new batch of documents; the first call is a ``fit``.
 
         It also continues after ``fit`` and ``load``. Earlier documents are not needed again; they keep their weight.
@@ -221,6 +235,8 @@ class PALDA(ClassifierMixin, TopicEstimator):
             Labels as in ``fit``, of the same classes in every call. Columns of a data frame are matched by name.
         classes : array-like of shape (n_classes,), default=None
             Names of the columns of y, in the first call, if y is no data frame.
+        features : array-like of shape (n_documents, n_columns), DataFrame or FeatureTable, default=None
+            Features as in ``fit``, with the same columns in every call.
 
         Returns
         -------
@@ -229,15 +245,17 @@ class PALDA(ClassifierMixin, TopicEstimator):
         """
         self._check_partial_fit()
         if not self.__sklearn_is_fitted__():
-            self.fit(X, y)
+            self.fit(X, y, features=features)
             self.classes_ = given_classes(classes, self.classes_)
             self._warn_if_few_docs()
             return self
         known = labels_of_classes(y, given_classes(classes, self.classes_))
-        counts = self._counts(X, reset=False)
+        counts = self._counts(X, reset=False, features=features)
         if len(known) != counts.shape[0]:
             raise ValueError(f"X has {counts.shape[0]} documents, but y has labels for {len(known)}")
-        self._update(Batch(counts[slice(None)], known), TwoCoinModel(), np.zeros(0), None)
+        encoded = self._features(features, X, ids_of(X, None), counts.shape[0])
+        batch = Batch(counts[slice(None)], known, features=encoded if self._prior is not None else None)
+        self._update(batch, TwoCoinModel(), np.zeros(0), None)
         return self
 
     score = TopicEstimator.score  # not the one of ClassifierMixin, which is the accuracy of whole label sets

@@ -7,6 +7,7 @@ not follow the names of fields.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from palda.data import Votes, names_array, words_from_arrays, words_to_arrays
+from palda.data import EncodedFeatures, FeatureColumns, Votes, names_array, words_from_arrays, words_to_arrays
 from palda.engine import add_prefix, restore_classifiers, strip_prefix
 from palda.estimators.inputs import class_names
 from palda.estimators.model_file import save_state
@@ -26,6 +27,8 @@ from palda.models.classifier import (
     LabelPrior,
     LogisticClassifier,
     check_classifier,
+    external_input,
+    takes_named_columns,
 )
 from palda.models.topics import Temperature, WordEvidenceModel, params_from_arrays, params_to_arrays
 from palda.training import PastSummary
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
 
     from palda.data import Array, Strings, TextWords, ValueWords
     from palda.estimators.model_file import SavedModel
-    from palda.models.topics import Params
 
     Arrays = dict[str, NDArray[Any]]
 
@@ -55,6 +57,7 @@ class PersistentEstimator(BaseEstimator):
     texts_: Strings | None = None
     votes_: Votes | None = None
     out_of_fold_probs_: Array
+    _feature_columns: FeatureColumns | None
 
     def save(
         self,
@@ -107,6 +110,9 @@ class PersistentEstimator(BaseEstimator):
             "temper": list(self.temper_),
             "classes": self.classes_.tolist(),
         }
+        if self._feature_columns is not None:
+            arrays |= add_prefix("feature_columns", self._feature_columns.arrays())
+            state["features"] = _features_state(self._feature_columns)
         if hasattr(self, "feature_names_in_"):
             state["feature_names"] = self.feature_names_in_.tolist()
         elif self.vocabulary_.dtype == object:
@@ -159,7 +165,8 @@ class PersistentEstimator(BaseEstimator):
         """Take the fitted state of a file that matches ``model_schema``, after the parameters were set."""
         arrays, state = saved.arrays, saved.state
         self._params = params_from_arrays(arrays)
-        self._prior, external = _restored_prior(arrays, self._params, trusted)
+        self._feature_columns = _restored_feature_columns(arrays, state)
+        self._prior, external = _restored_prior(arrays, trusted)
         if external is not None:
             self.label_prior = external
         self._past = PastSummary.from_arrays(strip_prefix("memory", arrays))
@@ -177,6 +184,9 @@ class PersistentEstimator(BaseEstimator):
         if "out_of_fold_probs" in arrays:  # base rates have none, nor do the oldest files
             self.out_of_fold_probs_ = arrays["out_of_fold_probs"].astype(np.float64)
         self._restore_attachments(arrays, state)
+        if self._prior is not None and external is not None and takes_named_columns(external):
+            self._prior = replace(self._prior, word_names=names_array(self.vocabulary_))
+        _check_external(self._prior, self._feature_columns, self.n_features_in_)
 
     def _take_state(self, arrays: Arrays, state: dict[str, Any]) -> None:
         """Take what only one estimator has."""
@@ -242,6 +252,8 @@ def _prior_arrays(prior: LabelPrior | None, label_prior: Any) -> Arrays:
     arrays |= add_prefix("head", prior.classifier.arrays())
     arrays |= add_prefix("for_votes", prior.for_votes.arrays())
     arrays |= add_prefix("for_words", prior.for_words.arrays())
+    if prior.evidence_shares is not None:
+        arrays["evidence_shares"] = prior.evidence_shares
     if prior.evidence_model is not None:
         word_probs, temperature, log_odds = prior.evidence_model
         arrays |= {"reader.present": word_probs.present, "reader.absent": word_probs.absent}
@@ -249,9 +261,32 @@ def _prior_arrays(prior: LabelPrior | None, label_prior: Any) -> Arrays:
     return arrays
 
 
-def _restored_prior(
-    arrays: Mapping[str, NDArray[Any]], params: Params, trusted: Sequence[str]
-) -> tuple[LabelPrior | None, Any]:
+def _features_state(columns: FeatureColumns) -> dict[str, Any]:
+    categories = [None if names is None else names.tolist() for names in columns.categories]
+    return {"names": columns.names.tolist(), "categories": categories}
+
+
+def _restored_feature_columns(arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> FeatureColumns | None:
+    own = strip_prefix("feature_columns", arrays)
+    if bool(own) != ("features" in state):
+        raise ValueError("the names or the columns of the features are missing")
+    if not own:
+        return None
+    names = names_array(state["features"]["names"])
+    categories = tuple(None if one is None else names_array(one) for one in state["features"]["categories"])
+    return FeatureColumns.from_arrays(names, categories, own)
+
+
+def _check_external(prior: LabelPrior | None, columns: FeatureColumns | None, n_words: int) -> None:
+    """Raise ``DataError`` unless an external classifier, if there is one, can predict one document."""
+    if prior is None or isinstance(prior.classifier, LogisticClassifier):
+        return
+    counts = sparse.csr_array(np.ones((1, n_words)))
+    features = None if columns is None else EncodedFeatures(np.zeros((1, len(columns.names))), columns)
+    prior.classifier.check(external_input(counts, features, prior.word_names))
+
+
+def _restored_prior(arrays: Mapping[str, NDArray[Any]], trusted: Sequence[str]) -> tuple[LabelPrior | None, Any]:
     """The label prior of a model file, and the external classifier, if there is one."""
     external: Any = None
     models: list[Any] = []
@@ -265,11 +300,10 @@ def _restored_prior(
         classifier = LogisticClassifier.from_arrays(own)
     else:
         classifier = ExternalClassifier.from_arrays(own, models)
-        classifier.check(sparse.csr_array(np.ones((1, params.topic_words.shape[1]))))
     for_votes, for_words = (Combination.from_arrays(strip_prefix(name, arrays)) for name in ("for_votes", "for_words"))
-    return LabelPrior(
-        classifier, for_votes, for_words, _restored_evidence_model(strip_prefix("reader", arrays))
-    ), external
+    evidence_model = _restored_evidence_model(strip_prefix("reader", arrays))
+    shares = arrays.get("evidence_shares")
+    return LabelPrior(classifier, for_votes, for_words, evidence_model, evidence_shares=shares), external
 
 
 def _restored_evidence_model(own: Mapping[str, NDArray[Any]]) -> WordEvidenceModel | None:

@@ -35,13 +35,15 @@ class VoteShareEstimator(TopicEstimator):
         """
         return self._fitted_vote_shares().shares()
 
-    def predict_vote_share(self, X: Any) -> Array:
+    def predict_vote_share(self, X: Any, *, features: Any = None) -> Array:
         """Share of people who would say that a class is present, for documents without votes.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_documents, n_words), Corpus or ShardFolder
             Word counts.
+        features : array-like of shape (n_documents, n_columns), DataFrame or FeatureTable, default=None
+            Features as in ``fit``, with the same columns. Rows are matched by document id where both have ids.
 
         Returns
         -------
@@ -49,7 +51,7 @@ class VoteShareEstimator(TopicEstimator):
             Expected share of yes among votes of the annotators of the training documents.
         """
         shares = self._fitted_vote_shares()
-        return shares.expected(self.predict_proba(X))
+        return shares.expected(self.predict_proba(X, features=features))
 
     def _fitted_vote_shares(self) -> VoteShares:
         check_is_fitted(self)

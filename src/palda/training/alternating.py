@@ -30,6 +30,7 @@ from palda.models.classifier import (
     assign_folds,
     choose_combination,
     choose_for_new_documents,
+    evidence_shares,
 )
 from palda.models.crowd import (
     MIN_STANDARD_ERRORS,
@@ -54,6 +55,7 @@ from palda.models.topics import (
     belief_to_arrays,
     cross_fit_topics,
     fit_labelled_topics,
+    no_topics,
 )
 from palda.training.turn_classifier import TurnClassifier
 
@@ -62,7 +64,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.data import Array, VoteRows, Votes
+    from palda.data import Array, Strings, VoteRows, Votes
     from palda.models.classifier import ExternalClassifier, ExternalFit
     from palda.models.crowd import AnnotatorBelief, CrowdSettings, GoldCheck
     from palda.models.topics import CrossFittedTopics, EMResult, TopicPlan, TrainingData
@@ -81,6 +83,7 @@ _STANDARD_ERRORS_WITH_MANY_VOTES = 0.5
 _N_FIRST_CHOICES = 2  # turns in which profiles and κ are chosen; later only once labels are stable
 _MAX_PAIRS = 250_000  # (document, class) pairs that profiles and κ are chosen on
 _MAX_CHOICE_PAIRS = 120_000  # the same, summed over the folds of hidden votes that candidates are compared on
+_MAX_SHARE_DOCS = 2000  # documents from which the shares of words, topics and features are estimated
 _ROUNDING = 1e-9  # of probabilities in a checkpoint
 _MIN_PROB = 1e-6  # distance of probabilities from 0 and 1
 
@@ -96,6 +99,7 @@ class TrainingPlan:
     seed: int
     watch: Callable[[str, int | None], object] = field(default=lambda *_: None)
     """Called with the kind of each stage that begins, and its turn."""
+    word_names: Strings | None = None  # for external classifiers that select columns by name
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +126,7 @@ class _Turn:
     combination: Combination | None = None
     score: float = -np.inf  # log-likelihood of the hidden votes
     uses_topics: bool = False  # whether topic evidence is among the classifier's features
-    uses_fourier: bool = False  # whether Fourier features are
+    uses_kernels: bool = False  # whether Fourier and kernel features are
 
     @property
     def n_features(self) -> int:
@@ -187,13 +191,13 @@ def fit_alternating(data: TrainingData, plan: TrainingPlan) -> TrainingResult:
     folds = assign_folds(turns[0].label_probs, N_FOLDS, plan.seed)
     classifier = TurnClassifier(data, plan, weights, folds)
     topics: CrossFittedTopics | None = None
-    stable = bool((data.known >= 0).all())
+    stable, has_words = bool((data.known >= 0).all()), data.counts.shape[1] > 0
     while len(turns) <= _MAX_TURNS:
         previous = turns[-1]
         became_stable = not stable and len(turns) > 1 and not _too_early(turns)
         stable |= became_stable
         choose_again = len(turns) == 1 or became_stable  # topics and penalties
-        if choose_again and _needs_topics(plan.label_prior, stable=stable):
+        if choose_again and has_words and _needs_topics(plan.label_prior, stable=stable):
             plan.watch("topics", len(turns))
             topics = cross_fit_topics(data.counts, previous.label_probs, folds, plan.topics, topics)
             if topics.model.interrupted:
@@ -208,24 +212,25 @@ def fit_alternating(data: TrainingData, plan: TrainingPlan) -> TrainingResult:
         else:
             near = None if len(turns) <= _N_FIRST_CHOICES or became_stable else previous.combination
             turn = _labels_with_votes(data.votes, data.known, previous.belief, fit, plan, sample, near)
-        turns.append(replace(turn, fit=fit, uses_topics=topics is not None, uses_fourier=stable))
+        turns.append(replace(turn, fit=fit, uses_topics=topics is not None, uses_kernels=stable))
         if stable and not _grows(turns, _MIN_GROWTH):
             break
 
     comparable = [turn for turn in turns if turn.n_features == turns[-1].n_features]
     best = max(reversed(comparable), key=lambda turn: turn.score)
-    final = None
+    final, evidence = None, None
     if best.fit is not None:
         trained_on = turns[turns.index(best) - 1].label_probs
         evidence = topics.evidence if topics is not None and best.uses_topics else None
         plan.watch("final classifier", None)
-        final = classifier.final(best.fit, trained_on, evidence, fourier=best.uses_fourier)
+        final = classifier.final(best.fit, trained_on, evidence, kernels=best.uses_kernels)
     prior = _label_prior(best, final, weights, sample, topics, plan)
-    if topics is None:
-        plan.watch("topics", None)
+    if prior is not None:
+        shares = _evidence_shares(final, data, sample.rows, evidence)
+        prior = replace(prior, word_names=classifier.word_names, evidence_shares=shares)
     return TrainingResult(
         prior=prior,
-        topics=fit_labelled_topics(data.counts, best.label_probs, plan.topics) if topics is None else topics.model,
+        topics=_topics_of_words(data, best.label_probs, plan) if topics is None else topics.model,
         temperature=Temperature() if topics is None else topics.evidence_model.temperature,
         out_of_fold_log_odds=np.zeros_like(best.label_probs) if best.fit is None else best.fit.log_odds,
         label_probs=best.label_probs,
@@ -233,6 +238,28 @@ def fit_alternating(data: TrainingData, plan: TrainingPlan) -> TrainingResult:
         belief=best.belief,
         log_likelihoods=np.array([turn.score for turn in turns[1:]]),
     )
+
+
+def _evidence_shares(
+    classifier: LogisticClassifier | ExternalClassifier | None,
+    data: TrainingData,
+    rows: Indices,
+    evidence: Array | None,
+) -> Array | None:
+    """Shares (3, classes) of words, topics and features in the scores of a classifier, from some documents."""
+    if not isinstance(classifier, LogisticClassifier):
+        return None
+    rows = rows[:_MAX_SHARE_DOCS]
+    features = None if data.features is None else data.features.standardised(rows)
+    return evidence_shares(classifier, data.counts[rows], None if evidence is None else evidence[rows], features)
+
+
+def _topics_of_words(data: TrainingData, label_probs: Array, plan: TrainingPlan) -> EMResult:
+    """A topic model of the final labels; an empty one if the documents have no words."""
+    if not data.counts.shape[1]:
+        return no_topics(label_probs)
+    plan.watch("topics", None)
+    return fit_labelled_topics(data.counts, label_probs, plan.topics)
 
 
 def _pairs_with_votes(data: TrainingData) -> NDArray[np.bool_]:

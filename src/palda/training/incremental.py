@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.data import Array, CountRows, Counts, Votes
+    from palda.data import Array, CountRows, Counts, EncodedFeatures, Votes
     from palda.models.classifier import LabelPrior
     from palda.models.crowd import AnnotatorBelief, CrowdSettings
     from palda.models.topics import DocumentShard, EMSettings, Params, SufficientStats
@@ -92,6 +92,7 @@ class Batch:
     counts: Counts
     known: NDArray[np.int8]
     votes: Votes | None = None
+    features: EncodedFeatures | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +176,7 @@ def _update_classifier_model(
     if prior.evidence_model is not None:
         shards = unlabelled_shards(batch.counts, batch.known.shape[1])
         evidence = evidence_of_shards(shards, prior.evidence_model, settings).evidence
-    predicted_log_odds = prior.classifier_log_odds(batch.counts, evidence)
+    predicted_log_odds = prior.classifier_log_odds(batch.counts, evidence, batch.features)
     labels = _labels(state, prior, batch, predicted_log_odds, crowd, revisited)
     votes = batch.votes
     has_labels = (batch.known >= 0) if votes is None else (batch.known >= 0) | (votes.per_pair() > 0)
@@ -187,9 +188,12 @@ def _update_classifier_model(
         labels.new,
         None if has_labels.all() else has_labels.astype(np.float64),
         settings.engine,
+        batch.features,
     )
-    shards = labelled_shards(batch.counts, labels.new)
-    params = _update_topics(shards, state.params, _past(state, np.zeros(0)), replace(settings, annotators=None))
+    params = state.params
+    if batch.counts.shape[1]:
+        shards = labelled_shards(batch.counts, labels.new)
+        params = _update_topics(shards, params, _past(state, np.zeros(0)), replace(settings, annotators=None))
     return UpdateResult(
         ModelState(
             replace(params, annotators=labels.belief),
@@ -223,8 +227,10 @@ def _labels(
 ) -> _BatchLabels:
     """Labels and annotators in turn; votes of the batch add to the earlier counts (maths, eq. 61)."""
     combination, belief, counts = prior.for_votes, state.params.annotators, state.vote_counts
-    has_no_word = np.asarray(batch.counts.sum(axis=1)).reshape(-1, 1) == 0
-    extra = np.where(has_no_word, 0.0, combination.evidence(predicted_log_odds))
+    unknown = np.asarray(batch.counts.sum(axis=1)).ravel() == 0
+    if batch.features is not None:
+        unknown &= batch.features.is_empty()
+    extra = np.where(unknown[:, None], 0.0, combination.evidence(predicted_log_odds))
     if batch.votes is None or belief is None:
         probs = profile_e_step(extra, batch.known, combination.profiles).label_probs
         return _BatchLabels(probs, np.empty((0, probs.shape[1])), belief, counts)

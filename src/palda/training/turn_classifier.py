@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from palda.models.classifier import (
     ClassifierSettings,
@@ -12,17 +12,20 @@ from palda.models.classifier import (
     ExternalFit,
     Features,
     LbfgsLimits,
+    check_column_names,
     cross_fit_classifier,
+    external_input,
     fit_external,
     fit_final_classifier,
     learn_features,
+    takes_named_columns,
 )
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from palda.data import Array
+    from palda.data import Array, Strings
     from palda.engine import Stage
     from palda.models.classifier import ExternalClassifier, LogisticClassifier
     from palda.models.topics import TrainingData
@@ -47,13 +50,13 @@ class TurnClassifier:
     ) -> CrossFit | ExternalFit:
         """Models of the folds; from ``start`` its penalties are kept. ``evidence`` (docs, classes) is of topics.
 
-        Until labels are stable, the built-in classifier has no Fourier features and is fitted less closely.
+        Until labels are stable, the built-in classifier has no Fourier or kernel features and is fitted less closely.
         """
         stage = self._stage("head", label_probs, evidence)
         if not isinstance(self.plan.label_prior, str):
             return fit_external(
                 self.plan.label_prior,
-                self.data.counts[slice(None)],  # a plugged-in classifier needs a matrix in memory
+                self._external_input,
                 label_probs,
                 weights=self._known_weights,
                 folds=self.folds,
@@ -61,10 +64,10 @@ class TurnClassifier:
                 engine=self.plan.crowd.engine,
                 stage=stage,
             )
-        words = self._words_with(fourier=stable)
+        features = self._features_with(kernels=stable)
         limits = LbfgsLimits() if stable else LbfgsLimits(tolerance=_EARLY_TOLERANCE)
         return cross_fit_classifier(
-            words.with_dense(evidence),
+            features.with_dense(evidence),
             label_probs,
             weights=self._known_weights,
             folds=self.folds,
@@ -74,16 +77,16 @@ class TurnClassifier:
         )
 
     def final(
-        self, fit: CrossFit | ExternalFit, label_probs: Array, evidence: Array | None, *, fourier: bool
+        self, fit: CrossFit | ExternalFit, label_probs: Array, evidence: Array | None, *, kernels: bool
     ) -> LogisticClassifier | ExternalClassifier:
         """The classifier for new documents, fitted to all documents with the labels that ``fit`` was fitted to.
 
-        ``fourier`` is whether ``fit`` has Fourier features; that of an interrupted training may have none.
+        ``kernels`` is whether ``fit`` has Fourier and kernel features; that of an interrupted training may have none.
         """
         if isinstance(fit, ExternalFit):
             return fit.classifier
         return fit_final_classifier(
-            self._words_with(fourier=fourier).with_dense(evidence),
+            self._features_with(kernels=kernels).with_dense(evidence),
             label_probs,
             fit,
             weights=self._known_weights,
@@ -91,15 +94,31 @@ class TurnClassifier:
             stage=self._stage("final_head", label_probs, evidence),
         )
 
-    def _words_with(self, *, fourier: bool) -> Features:
-        return self._words if fourier else replace(self._words, fourier=None, fourier_values=None)
+    @property
+    def word_names(self) -> Strings | None:
+        """Names of the words, if an external classifier selects columns by name."""
+        if isinstance(self.plan.label_prior, str) or not takes_named_columns(self.plan.label_prior):
+            return None
+        return self.plan.word_names
 
     @cached_property
-    def _words(self) -> Features:
-        dtype = self._settings.limits.dtype
-        if self.plan.label_prior == "topics":
+    def _external_input(self) -> Any:
+        check_column_names(self.data.features, self.word_names)
+        counts = self.data.counts[slice(None)]  # a plugged-in classifier needs a matrix in memory
+        return external_input(counts, self.data.features, self.word_names)
+
+    def _features_with(self, *, kernels: bool) -> Features:
+        return self._features if kernels else self._features.without_kernels()
+
+    @cached_property
+    def _features(self) -> Features:
+        """Features besides topic evidence."""
+        dtype, columns = self._settings.limits.dtype, self.data.features
+        has_words = self.plan.label_prior != "topics" and self.data.counts.shape[1] > 0
+        if not has_words and columns is None:
             return Features(None, None, None, None, dtype=dtype)
-        return learn_features(self.data.counts, seed=self.plan.seed, dtype=dtype)
+        counts = self.data.counts if has_words else None
+        return learn_features(counts, seed=self.plan.seed, dtype=dtype, columns=columns)
 
     @cached_property
     def _known_weights(self) -> Array | None:

@@ -18,6 +18,7 @@ from palda.models.classifier.external import (
     check_classifier,
     fit_external,
 )
+from palda.models.classifier.external_input import check_column_names, external_input, takes_named_columns
 from palda.models.classifier.features import (
     Features,
     Scale,
@@ -33,10 +34,12 @@ from palda.models.classifier.label_prior import LabelPrior
 from palda.models.classifier.lbfgs import LbfgsLimits
 from palda.models.classifier.logistic import (
     CLASSIFIER_ARRAYS,
+    EVIDENCE_SOURCES,
     ClassifierFit,
     CrossFit,
     LogisticClassifier,
     cross_fit_classifier,
+    evidence_shares,
     fit_classifier,
     fit_final_classifier,
 )
@@ -48,6 +51,7 @@ from palda.models.classifier.vote_share import VOTE_SHARE_ARRAYS, VoteNumbers, V
 __all__ = [
     "CLASSIFIER_ARRAYS",
     "COMBINATION_ARRAYS",
+    "EVIDENCE_SOURCES",
     "EXTERNAL_ARRAYS",
     "NO_FOLD",
     "VOTE_SHARE_ARRAYS",
@@ -71,11 +75,14 @@ __all__ = [
     "assign_folds",
     "base_log_odds",
     "check_classifier",
+    "check_column_names",
     "choose_combination",
     "choose_for_new_documents",
     "compact",
     "cross_fit_classifier",
     "cut_blocks",
+    "evidence_shares",
+    "external_input",
     "fit_classifier",
     "fit_columns",
     "fit_external",
@@ -86,6 +93,7 @@ __all__ = [
     "learn_scale",
     "log_likelihoods",
     "summarize_classifier",
+    "takes_named_columns",
     "tf_idf",
     "update_classifier",
 ]

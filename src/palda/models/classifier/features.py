@@ -1,4 +1,4 @@
-"""Features of the classifier: tf-idf of words, standardised dense columns, and random Fourier features.
+"""Features of the classifier: tf-idf of words, standardised dense columns, Fourier and kernel features.
 
 Word weights are (1 + log count) · idf, with rows of length 1. On the training part of Reuters that gave the best
 out-of-fold log-likelihood: -.0425 nats per label; -.0449 without the logarithm, -.0440 without idf, -.0486 without
@@ -23,11 +23,12 @@ from palda.models.classifier.fourier import (
     FourierFeatures,
     fit_fourier_features,
 )
+from palda.models.classifier.kernel_features import KernelFeatures, fit_kernel_features, kernel_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from palda.data import Array, CountRows
+    from palda.data import Array, CountRows, EncodedFeatures
 
     Indices: TypeAlias = NDArray[np.int64]
     Matrix: TypeAlias = sparse.csr_array[Any, tuple[int, int]]
@@ -104,6 +105,31 @@ class Features:
     fourier: FourierFeatures | None = None
     fourier_values: NDArray[Any] | None = None
     dtype: Any = np.float64
+    columns: EncodedFeatures | None = None  # standardised when a block is made of them
+    kernel: KernelFeatures | None = None
+    kernel_values: NDArray[Any] | None = None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of words, dense columns and Fourier features; then of feature columns and kernel features, if any."""
+        sizes = (
+            0 if self.words is None else self.words.shape[1],
+            0 if self.dense is None else self.dense.shape[1],
+            0 if self.fourier_values is None else self.fourier_values.shape[1],
+        )
+        if self.columns is None:
+            return sizes
+        return (*sizes, len(self.columns.columns), 0 if self.kernel_values is None else self.kernel_values.shape[1])
+
+    @property
+    def n_docs(self) -> int:
+        """Number of documents."""
+        tables = (self.words, self.dense, None if self.columns is None else self.columns.values)
+        return next(int(table.shape[0]) for table in tables if table is not None)
+
+    def without_kernels(self) -> Features:
+        """The same without Fourier and kernel features."""
+        return replace(self, fourier=None, fourier_values=None, kernel=None, kernel_values=None)
 
     def with_dense(self, dense: Any) -> Features:
         """The same words with other dense columns, or without any."""
@@ -113,9 +139,18 @@ class Features:
         return replace(self, dense=columns, scale=learn_scale(columns))
 
 
-def learn_features(counts: Any = None, dense: Any = None, seed: int = 0, dtype: Any = np.float64) -> Features:
-    """Features from word counts, dense columns, or both; Fourier features are made of the words."""
-    if counts is None and dense is None:
+def learn_features(
+    counts: Any = None,
+    dense: Any = None,
+    seed: int = 0,
+    dtype: Any = np.float64,
+    columns: EncodedFeatures | None = None,
+) -> Features:
+    """Features from word counts, dense columns and columns of a feature table, each of them optional.
+
+    Fourier features are made of the words, kernel features of the columns of the table.
+    """
+    if counts is None and dense is None and columns is None:
         raise DataError("the label prior has nothing to learn from: pass word counts, dense features, or both")
     words = Features(None, None, None, None, dtype=dtype)
     if counts is not None:
@@ -125,6 +160,10 @@ def learn_features(counts: Any = None, dense: Any = None, seed: int = 0, dtype: 
             fourier = fit_fourier_features(tf_idf(_sample_rows(rows, seed), idf), seed)
         values = fourier_rows(rows, idf, fourier, dtype)
         words = Features(tf_idf(rows, idf, dtype) if in_memory(rows) else rows, idf, None, None, fourier, values, dtype)
+    if columns is not None:
+        has_kernel = MIN_FOURIER_DOCS <= columns.n_docs <= MAX_FOURIER_DOCS
+        kernel = fit_kernel_features(columns, seed) if has_kernel else None
+        words = replace(words, columns=columns, kernel=kernel, kernel_values=kernel_rows(columns, kernel, dtype))
     return words.with_dense(dense)
 
 
@@ -162,7 +201,7 @@ class Block:
     """Documents of one fold: features, soft targets, and weights (0 for unknown; None if all are known).
 
     Words and labels are tables of all documents, of which ``words.rows`` belong to the block. ``dense`` are tables of
-    its own: dense columns, then Fourier features.
+    its own: dense columns, Fourier features, columns of a feature table, kernel features.
     """
 
     fold: int
@@ -182,7 +221,7 @@ class Block:
         return self
 
     def dense_scores(self, coef: NDArray[Any]) -> NDArray[Any]:
-        """Scores per column of coefficients of words, dense columns, Fourier features and intercept, without words."""
+        """Scores per column of coefficients, which are of words, dense tables and intercept, without words."""
         scores, first = np.repeat(coef[-1:], len(self.words.rows), axis=0), self.n_words
         for part in self.dense:
             scores += part @ coef[first : first + part.shape[1]]
@@ -190,7 +229,7 @@ class Block:
         return scores
 
     def scores(self, coef: Array) -> Array:
-        """Linear scores per column of coefficients of words, dense columns, Fourier features and intercept."""
+        """Linear scores per column of coefficients, which are of words, dense tables and intercept."""
         coef = np.ascontiguousarray(coef, dtype=self.dtype)
         scores = self.dense_scores(coef)
         active().add_word_scores(self.words, coef[: self.n_words], scores)
@@ -247,6 +286,9 @@ class StoredBlock:
             None,  # the computed Fourier features are enough
             None if features.fourier_values is None else features.fourier_values[rows],
             features.dtype,
+            None if features.columns is None else features.columns.take(rows),
+            None,
+            None if features.kernel_values is None else features.kernel_values[rows],
         )
         weights = None if self.all_weights is None else self.all_weights[rows]
         return StoredBlock, (self.fold, np.arange(len(rows)), own, self.all_targets[rows], weights)
@@ -256,10 +298,12 @@ def _block(
     fold: int, rows: Indices, words: WordRows, features: Features, targets: Array, weights: Array | None
 ) -> Block:
     """A block with these words and labels, and its rows of the other tables."""
-    dense, scale, fourier_values = features.dense, features.scale, features.fourier_values
+    dense, scale, columns = features.dense, features.scale, features.columns
     parts = (
         None if dense is None or scale is None else scale.apply(dense[rows]),
-        None if fourier_values is None else fourier_values[rows],
+        None if features.fourier_values is None else features.fourier_values[rows],
+        None if columns is None else columns.standardised(rows, features.dtype),
+        None if features.kernel_values is None else features.kernel_values[rows],
     )
     n_words = 0 if features.words is None else features.words.shape[1]
     tables = tuple(np.ascontiguousarray(part, dtype=features.dtype) for part in parts if part is not None)

@@ -14,15 +14,16 @@ from palda.models.classifier.calibration import PLATT_ARRAYS, Platt, cross_calib
 from palda.models.classifier.features import Scale, learn_features, tf_idf
 from palda.models.classifier.folds import assign_folds, checked_targets
 from palda.models.classifier.fourier import FOURIER_ARRAYS, FourierFeatures
+from palda.models.classifier.kernel_features import KERNEL_ARRAYS, KernelFeatures
 from palda.models.classifier.penalty_search import SEARCH_ARRAYS, PenaltySearch
 from palda.models.classifier.training_set import ClassifierSettings, TrainingSet
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
-    from palda.data import Array
+    from palda.data import Array, EncodedFeatures
     from palda.models.classifier.features import Features
 
     Indices: TypeAlias = NDArray[np.int64]
@@ -32,16 +33,21 @@ _FILE_ARRAYS = (
 )  # fmt: skip
 """Fields that are arrays of a model file, under these names."""
 
+_COEFFICIENTS = ("word features", "dense features", "fourier features", "feature columns", "kernel features")
+"""Kinds of features in the order of their coefficients."""
+
 CLASSIFIER_ARRAYS: Schema = {
     "idf": ArraySpec(("words",), low=0.0, also="word features", group="words"),
     "dense_mean": ArraySpec(("dense columns",), also="dense features", group="dense"),
     "dense_spread": ArraySpec(("dense columns",), above=0.0, group="dense"),
     **FOURIER_ARRAYS,
     **PLATT_ARRAYS,
-    "coef": ArraySpec((("word features", "dense features", "fourier features"), "classes")),
+    **KERNEL_ARRAYS,
+    "coef": ArraySpec((_COEFFICIENTS, "classes")),
     "intercept": ArraySpec(("classes",)),
     "base_rates": ArraySpec(("classes",), low=0.0, high=1.0),
     "penalties": ArraySpec((3, "classes"), low=0.0),
+    "feature_penalties": ArraySpec((2, "classes"), low=0.0, group="columns"),
 }
 """Schema of a classifier in a file."""
 
@@ -49,7 +55,7 @@ _CROSS_FIT_ARRAYS: Schema = {
     "log_odds": ArraySpec(("documents", "classes")),
     "folds": ArraySpec(("documents",), "integer", low=0, below="folds"),
     "fold_coef": ArraySpec(("coefficients", "folds", "classes")),
-    "penalties": ArraySpec((3, "classes"), low=0.0),
+    "penalties": ArraySpec(("kinds of features", "classes"), low=0.0),
     "base_rates": ArraySpec(("classes",), low=0.0, high=1.0),
     **prefixed("platt", PLATT_ARRAYS),
 }
@@ -58,12 +64,13 @@ _CROSS_FIT_ARRAYS: Schema = {
 
 @dataclass(frozen=True, eq=False)
 class LogisticClassifier:
-    """Calibrated log-odds of all classes from a document's words, dense columns, or both.
+    """Calibrated log-odds of all classes from a document's words, dense columns, and columns of a feature table.
 
-    ``coef`` (features, classes) are of words, then dense columns, then Fourier features. ``idf``, ``dense_mean``,
-    ``dense_spread`` and ``fourier`` turn a document into these features. ``slope``, ``offset`` and ``limit`` are the
-    recalibration. ``penalties`` (3, classes) are those that were chosen, with one row per kind of feature. A class with
-    too few labels has zeros for ``coef`` and ``slope``, and its base rate as ``offset``.
+    ``coef`` (features, classes) are of words, dense columns, Fourier features, ``n_columns`` standardised columns of
+    the table, and kernel features. ``idf``, ``dense_mean``, ``dense_spread``, ``fourier`` and ``kernel`` turn a
+    document into these features. ``slope``, ``offset`` and ``limit`` are the recalibration. ``penalties`` (kinds of
+    features, classes) are those that were chosen. A class with too few labels has zeros for ``coef`` and ``slope``, and
+    its base rate as ``offset``.
     """
 
     coef: Array
@@ -77,6 +84,7 @@ class LogisticClassifier:
     dense_mean: Array | None = None
     dense_spread: Array | None = None
     fourier: FourierFeatures | None = None
+    kernel: KernelFeatures | None = None
 
     @property
     def n_words(self) -> int:
@@ -88,32 +96,98 @@ class LogisticClassifier:
         """Number of dense columns."""
         return 0 if self.dense_mean is None else len(self.dense_mean)
 
-    def log_odds(self, counts: Any = None, dense: Any = None) -> Array:
-        """Log-odds (documents, classes) of documents that the classifier was not trained on."""
-        scores, n_linear = self.intercept, self.n_words + self.n_dense
+    @property
+    def n_fourier(self) -> int:
+        """Number of Fourier features."""
+        return 0 if self.fourier is None else len(self.fourier.offset)
+
+    @property
+    def n_kernel(self) -> int:
+        """Number of kernel features."""
+        return 0 if self.kernel is None else len(self.kernel.offset)
+
+    @property
+    def n_columns(self) -> int:
+        """Number of standardised columns of a feature table."""
+        return len(self.coef) - self.n_words - self.n_dense - self.n_fourier - self.n_kernel
+
+    def part(self, kind: str) -> Array:
+        """Coefficients (features, classes) of "words", "dense", "fourier", "columns" or "kernel"."""
+        sizes = {
+            "words": self.n_words,
+            "dense": self.n_dense,
+            "fourier": self.n_fourier,
+            "columns": self.n_columns,
+            "kernel": self.n_kernel,
+        }
+        first = sum(list(sizes.values())[: list(sizes).index(kind)])
+        return self.coef[first : first + sizes[kind]]
+
+    def scores(self, counts: Any = None, dense: Any = None, columns: Any = None) -> Iterator[tuple[str, Array]]:
+        """Scores (documents, classes) of each kind of feature, and where they come from: words, topics or features."""
         if self.idf is not None:
             words = tf_idf(_required(counts, "word counts"), self.idf)
-            scores = scores + words @ self.coef[: self.n_words]
+            yield "words", words @ self.part("words")
             if self.fourier is not None:
-                scores = scores + self.fourier.apply(words) @ self.coef[n_linear:]
+                yield "words", self.fourier.apply(words) @ self.part("fourier")
         if self.dense_mean is not None and self.dense_spread is not None:
-            columns = np.asarray(_required(dense, "dense features"), dtype=np.float64)
-            columns = Scale(self.dense_mean, self.dense_spread).apply(columns)
-            scores = scores + columns @ self.coef[self.n_words : n_linear]
-        return Platt(self.slope, self.offset, self.limit).apply(scores)
+            evidence = np.asarray(_required(dense, "dense features"), dtype=np.float64)
+            yield "topics", Scale(self.dense_mean, self.dense_spread).apply(evidence) @ self.part("dense")
+        if self.n_columns:
+            table = _required(columns, "features")
+            yield "features", table @ self.part("columns")
+            if self.kernel is not None:
+                yield "features", self.kernel.apply(table) @ self.part("kernel")
+
+    def log_odds(self, counts: Any = None, dense: Any = None, columns: Any = None) -> Array:
+        """Log-odds (documents, classes) of documents that the classifier was not trained on.
+
+        ``columns`` are the standardised columns of a feature table.
+        """
+        total = self.intercept
+        for _, scores in self.scores(counts, dense, columns):
+            total = total + scores
+        return Platt(self.slope, self.offset, self.limit).apply(total)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All fields as arrays of a file."""
         values = ((name, getattr(self, name)) for name in _FILE_ARRAYS)
         own = {name: np.asarray(value) for name, value in values if value is not None}
-        return own if self.fourier is None else own | self.fourier.arrays()
+        own["penalties"] = self.penalties[:3]
+        if self.n_columns:
+            own["feature_penalties"] = self.penalties[3:]
+        own |= {} if self.fourier is None else self.fourier.arrays()
+        return own | ({} if self.kernel is None else self.kernel.arrays())
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The classifier whose ``arrays`` these are."""
         fourier, own = FourierFeatures.split_from(arrays)
         known: dict[str, Any] = {name: own[name] for name in _FILE_ARRAYS if name in own}
-        return cls(**known | {"limit": float(own["limit"])}, fourier=fourier)
+        if "feature_penalties" in own:
+            known["penalties"] = np.concatenate((own["penalties"], own["feature_penalties"]))
+        limit, kernel = float(own["limit"]), KernelFeatures.from_arrays(own)
+        classifier = cls(**known | {"limit": limit}, fourier=fourier, kernel=kernel)
+        if classifier.n_columns and "feature_penalties" not in own:
+            raise ValueError("the penalties of the features are missing")
+        return classifier
+
+
+EVIDENCE_SOURCES = ("words", "topics", "features")
+
+
+def evidence_shares(classifier: LogisticClassifier, counts: Any, dense: Any, columns: Any) -> Array:
+    """Shares (3, classes) of words, topics and features in the standard deviation of scores; 0 for unlearned classes.
+
+    Parameters are those of ``LogisticClassifier.log_odds``, for documents that are typical.
+    """
+    scores = {name: np.zeros((counts.shape[0], len(classifier.intercept))) for name in EVIDENCE_SOURCES}
+    for name, part in classifier.scores(counts, dense, columns):
+        scores[name] += part
+    spreads = np.array([scores[name].std(axis=0) for name in EVIDENCE_SOURCES])
+    total = spreads.sum(axis=0)
+    shares: Array = np.divide(spreads, total, out=np.zeros_like(spreads), where=total > 0)
+    return shares
 
 
 def _required(features: Any, name: str) -> Any:
@@ -126,8 +200,9 @@ def _required(features: Any, name: str) -> Any:
 class CrossFit:
     """Models of the folds, and the log-odds of the training documents by models that did not see their fold.
 
-    ``fold_coef`` (features + 1, folds, classes) are the models; a later fit can start from them. ``penalties`` (3,
-    classes) and ``base_rates`` (classes,) are those of ``LogisticClassifier``; ``platt`` is the recalibration.
+    ``fold_coef`` (features + 1, folds, classes) are the models; a later fit can start from them. ``penalties`` (kinds
+    of features, classes) and ``base_rates`` (classes,) are those of ``LogisticClassifier``, ``platt`` is the
+    recalibration.
     """
 
     log_odds: Array
@@ -153,11 +228,10 @@ class ClassifierFit(CrossFit):
 
 def _sizes(features: Features, labels: Array, folds: Indices) -> dict[str, int]:
     """Sizes in the records of a fit with these inputs."""
-    words, dense, fourier = features.words, features.dense, features.fourier
     sizes = {"documents": len(labels), "classes": labels.shape[1], "folds": int(folds.max()) + 1}
-    parts = {"words": 0 if words is None else words.shape[1], "dense columns": 0 if dense is None else dense.shape[1]}
-    n_fourier = 0 if fourier is None else len(fourier.offset)
-    return sizes | parts | {"coefficients": sum(parts.values()) + n_fourier + 1}
+    names = ("words", "dense columns", "fourier features", "feature columns", "kernel features")
+    parts = dict(zip(names, features.sizes, strict=False))
+    return sizes | parts | {"coefficients": sum(features.sizes) + 1, "kinds of features": len(features.sizes)}
 
 
 def _restore(record: StageRecord) -> CrossFit | PenaltySearch:
@@ -173,6 +247,7 @@ def fit_classifier(
     *,
     counts: Any = None,
     dense: Any = None,
+    columns: EncodedFeatures | None = None,
     weights: Any = None,
     folds: Indices | None = None,
     settings: ClassifierSettings | None = None,
@@ -181,10 +256,11 @@ def fit_classifier(
     """Fit a classifier for new documents, and out-of-fold log-odds of the training documents.
 
     ``counts`` is (documents, words). ``dense`` are more columns, such as log-odds of a topic model that did not see the
-    document's fold. The other parameters are those of ``cross_fit_classifier``.
+    document's fold. ``columns`` are those of a feature table. The other parameters are those of
+    ``cross_fit_classifier``.
     """
     settings = settings or ClassifierSettings()
-    features = learn_features(counts, dense, settings.seed, settings.limits.dtype)
+    features = learn_features(counts, dense, settings.seed, settings.limits.dtype, columns)
     fit = cross_fit_classifier(features, targets, weights=weights, folds=folds, settings=settings, start=start)
     classifier = fit_final_classifier(features, targets, fit, weights=weights, settings=settings)
     return ClassifierFit(**{spec.name: getattr(fit, spec.name) for spec in fields(CrossFit)}, classifier=classifier)
@@ -280,6 +356,7 @@ def fit_final_classifier(
             dense_mean=None if features.scale is None else features.scale.mean,
             dense_spread=None if features.scale is None else features.scale.spread,
             fourier=features.fourier,
+            kernel=features.kernel,
         )
 
     return stage.remember(

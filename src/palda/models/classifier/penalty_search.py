@@ -22,10 +22,14 @@ if TYPE_CHECKING:
     Indices: TypeAlias = NDArray[np.int64]
 
 _INFINITE_PENALTY = 1e9  # leaves nothing of a coefficient
+_SEARCH_ORDER = {3: (0, 1, 2), 5: (4, 3, 0, 1, 2)}
+"""Order in which kinds of features get their penalties, by the number of kinds. With a feature table, its kernel
+features come first, then its columns: out-of-fold log-likelihoods of the true training labels with words (bins of the
+values) first, columns first and kernel first were yeast -.4323 -.4303 -.4286 and scene -.1715 -.1692 -.1679."""
 
 SEARCH_ARRAYS = {
     "coef": ArraySpec(("coefficients", "folds", "classes")),
-    "penalties": ArraySpec((3, "classes"), low=0.0),
+    "penalties": ArraySpec(("kinds of features", "classes"), low=0.0),
     "best": ArraySpec(("classes",), infinite=True),
 }
 """Schema of a ``PenaltySearch`` in a checkpoint."""
@@ -36,9 +40,9 @@ class PenaltySearch:
     """State of the choice of penalties, for one kind of feature after the other."""
 
     coef: Array  # (features + 1, folds, classes): the best models so far
-    penalties: Array  # (3, classes): of words, dense columns and Fourier features
+    penalties: Array  # (kinds of features, classes): in the order of ``Features.sizes``
     best: Array  # (classes,): out-of-fold log-likelihoods of the best models
-    row: int = -1  # kind of feature whose penalties were chosen last
+    last: int = -1  # position in the order of the search of the kind whose penalties were chosen last
 
     @classmethod
     def start(cls, data: TrainingSet) -> Self:
@@ -50,21 +54,20 @@ class PenaltySearch:
     def record(self) -> StageRecord:
         """The state as a record of a checkpoint."""
         arrays = {"coef": self.coef, "penalties": self.penalties, "best": self.best}
-        return StageRecord(arrays, {"path": {"row": self.row}})
+        return StageRecord(arrays, {"path": {"row": self.last}})
 
     @classmethod
     def from_record(cls, record: StageRecord) -> Self:
         """The state that ``record`` was made from."""
-        return cls(**record.arrays, row=record.part("path").integer("row", 0, 2))
+        return cls(**record.arrays, last=record.part("path").integer("row", 0, len(record.arrays["penalties"]) - 1))
 
     def run(self, data: TrainingSet, stage: Stage) -> None:
         """Choose the penalties that are left."""
-        settings = data.settings
-        grids = (settings.word_penalties, settings.dense_penalties, settings.fourier_penalties)
-        for row, (n_features, grid) in enumerate(zip(data.sizes, grids, strict=True)):
-            if n_features and row > self.row:
-                self._choose(data, row, grid)
-                self.row = row
+        grids = data.settings.penalty_grids
+        for position, row in enumerate(_SEARCH_ORDER[len(data.sizes)]):
+            if data.sizes[row] and position > self.last:
+                self._choose(data, row, grids[row])
+                self.last = position
                 stage.keep_now(self.record)
 
     def _choose(self, data: TrainingSet, row: int, grid: Sequence[float]) -> None:

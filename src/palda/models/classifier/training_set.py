@@ -43,8 +43,21 @@ class ClassifierSettings:
     word_penalties: tuple[float, ...] = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
     dense_penalties: tuple[float, ...] = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
     fourier_penalties: tuple[float, ...] = (3000.0, 1000.0, 300.0, 100.0, 30.0)
+    column_penalties: tuple[float, ...] = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
+    kernel_penalties: tuple[float, ...] = (3000.0, 1000.0, 300.0, 100.0, 30.0, 10.0, 3.0)
     limits: LbfgsLimits = field(default_factory=LbfgsLimits)
     engine: Engine = field(default_factory=Threads)
+
+    @property
+    def penalty_grids(self) -> tuple[tuple[float, ...], ...]:
+        """Penalties of each kind of feature, in the order of ``Features.sizes``."""
+        return (
+            self.word_penalties,
+            self.dense_penalties,
+            self.fourier_penalties,
+            self.column_penalties,
+            self.kernel_penalties,
+        )
 
     @property
     def search_limits(self) -> LbfgsLimits:
@@ -65,7 +78,7 @@ class TrainingSet:
     targets: Array
     weights: Array | None  # None if all are 1
     folds: Indices
-    sizes: tuple[int, int, int]  # numbers of words, dense columns and Fourier features
+    sizes: tuple[int, ...]  # numbers of features of each kind, as in ``Features.sizes``
     settings: ClassifierSettings
 
     @classmethod
@@ -73,8 +86,7 @@ class TrainingSet:
         cls, features: Features, targets: Array, weights: Array | None, folds: Indices, settings: ClassifierSettings
     ) -> TrainingSet:
         """Cut the documents into blocks, and place them on the engine."""
-        words, dense = features.words, features.dense
-        for table in (words, dense):
+        for table in (features.words, features.dense, None if features.columns is None else features.columns.values):
             if table is not None and table.shape[0] != len(targets):
                 raise DataError(f"features have {table.shape[0]} documents, but targets have {len(targets)}")
         if len(folds) != len(targets):
@@ -88,11 +100,7 @@ class TrainingSet:
             targets,
             weights,
             folds,
-            sizes=(
-                0 if words is None else words.shape[1],
-                0 if dense is None else dense.shape[1],
-                0 if features.fourier is None else len(features.fourier.offset),
-            ),
+            sizes=features.sizes,
             settings=settings,
         )
 

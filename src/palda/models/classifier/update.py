@@ -18,11 +18,12 @@ from scipy.special import expit
 from palda.models.classifier.calibration import Platt, fit_platt
 from palda.models.classifier.features import Features, Scale, cut_blocks, fourier_rows, tf_idf
 from palda.models.classifier.folds import NO_FOLD, Problems, checked_targets
+from palda.models.classifier.kernel_features import kernel_rows
 from palda.models.classifier.lbfgs import LbfgsLimits
 from palda.models.classifier.logistic_loss import fit_columns
 
 if TYPE_CHECKING:
-    from palda.data import Array
+    from palda.data import Array, EncodedFeatures
     from palda.engine import Engine
     from palda.models.classifier.features import Block
     from palda.models.classifier.logistic import LogisticClassifier
@@ -54,6 +55,7 @@ def update_classifier(
     targets: Any,
     weights: Any,
     engine: Engine,
+    columns: EncodedFeatures | None = None,
 ) -> tuple[LogisticClassifier, ClassifierSummary]:
     """Classifier and summary after one more batch of documents; targets and weights as in ``fit_classifier``.
 
@@ -66,7 +68,7 @@ def update_classifier(
     before = np.vstack((classifier.coef, classifier.intercept))
     own = np.ones_like(labels) if known is None else known
     limits = LbfgsLimits()
-    features = _features(classifier, counts, dense, limits.dtype)
+    features = _features(classifier, counts, dense, columns, limits.dtype)
     scores = np.concatenate([block.scores(before) for block in _blocks(features, labels, own)])
     platt = _recalibrate(classifier, summary, scores, labels, own)
     targets, weights = _with_earlier_documents(labels, own, expit(scores), summary.n_labelled)
@@ -104,7 +106,8 @@ def _with_earlier_documents(labels: Array, own: Array, predicted: Array, n_earli
 
 def _ridge(classifier: LogisticClassifier) -> Array:
     """(features + 1, classes): penalties, 0 for the intercepts."""
-    rows = (classifier.n_words, classifier.n_dense, len(classifier.coef) - classifier.n_words - classifier.n_dense, 1)
+    sizes = (classifier.n_words, classifier.n_dense, classifier.n_fourier, classifier.n_columns, classifier.n_kernel)
+    rows = (*sizes[: len(classifier.penalties)], 1)
     return np.repeat(np.vstack([classifier.penalties, np.zeros(classifier.coef.shape[1])]), rows, axis=0)
 
 
@@ -121,7 +124,9 @@ def _base_log_odds(summary: ClassifierSummary) -> Array:
     return log_odds
 
 
-def _features(classifier: LogisticClassifier, counts: Any, dense: Any, dtype: Any) -> Features:
+def _features(
+    classifier: LogisticClassifier, counts: Any, dense: Any, columns: EncodedFeatures | None, dtype: Any
+) -> Features:
     """Features of new documents, as the classifier was trained on."""
     features = Features(None, None, None, None, dtype=dtype)
     if classifier.idf is not None:
@@ -129,6 +134,9 @@ def _features(classifier: LogisticClassifier, counts: Any, dense: Any, dtype: An
         values = fourier_rows(rows, classifier.idf, classifier.fourier, dtype)
         words = tf_idf(rows, classifier.idf, dtype)
         features = Features(words, classifier.idf, None, None, classifier.fourier, values, dtype)
+    if columns is not None:
+        values_of_kernel = kernel_rows(columns, classifier.kernel, dtype)
+        features = replace(features, columns=columns, kernel=classifier.kernel, kernel_values=values_of_kernel)
     if classifier.dense_mean is None or classifier.dense_spread is None:
         return features
     scale = Scale(classifier.dense_mean, classifier.dense_spread)

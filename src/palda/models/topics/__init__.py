@@ -8,6 +8,7 @@ from palda.models.topics.cross_fitting import (
     cross_fit_topics,
     fit_labelled_topics,
     fit_topics,
+    no_topics,
     start_params,
 )
 from palda.models.topics.dirichlet import MAX_CONCENTRATION, MIN_CONCENTRATION, fit_dirichlet, fit_symmetric_dirichlet
@@ -107,6 +108,7 @@ __all__ = [
     "labelled_shards",
     "lower_bound",
     "no_beliefs",
+    "no_topics",
     "params_from_arrays",
     "params_to_arrays",
     "run_em",

@@ -9,7 +9,7 @@ import numpy as np
 
 from palda.data import take_counts
 from palda.models.topics.em import EMResult, EMSettings, run_em
-from palda.models.topics.parameters import estimate_base_rates
+from palda.models.topics.parameters import Params, estimate_base_rates
 from palda.models.topics.prediction import (
     Temperature,
     WordEvidenceModel,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Array, CountRows
-    from palda.models.topics.parameters import Params, StepInfo
+    from palda.models.topics.parameters import StepInfo
     from palda.models.topics.shards import DocumentShard
 
     Indices = NDArray[np.int64]
@@ -89,6 +89,13 @@ def fit_labelled_topics(counts: CountRows, label_probs: Array, plan: TopicPlan) 
     """A topic model of documents whose labels have fixed probabilities."""
     starts = (start_params(counts, label_probs, plan, seed) for seed in plan.seeds)
     return fit_topics(labelled_shards(counts, label_probs), starts, plan)
+
+
+def no_topics(label_probs: Array) -> EMResult:
+    """A result without topics, for documents without words: base rates only."""
+    class_prior = estimate_base_rates(label_probs.sum(axis=0), len(label_probs))
+    params = Params(np.empty((len(class_prior), 2, 0)), np.empty((0, 0)), class_prior)
+    return EMResult(params, bound=0.0, converged=True)
 
 
 def cross_fit_topics(

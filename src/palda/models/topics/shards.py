@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from palda.data import Array, CountRows, Counts, VoteRows
+    from palda.data import Array, CountRows, Counts, EncodedFeatures, VoteRows
     from palda.models.crowd import AnnotatorBelief
 
     Indices = NDArray[np.int64]
@@ -76,11 +76,18 @@ class TrainingData:
     guess: Array  # (docs, classes): initial label probabilities
     votes: VoteRows | None = None
     belief: AnnotatorBelief | None = None  # prior of the annotators
+    features: EncodedFeatures | None = None  # what describes the documents besides words
 
     def take(self, rows: Indices) -> TrainingData:
         """The documents in these rows."""
-        votes = None if self.votes is None else take_votes(self.votes, rows)
-        return TrainingData(take_counts(self.counts, rows), self.known[rows], self.guess[rows], votes, self.belief)
+        return replace(
+            self,
+            counts=take_counts(self.counts, rows),
+            known=self.known[rows],
+            guess=self.guess[rows],
+            votes=None if self.votes is None else take_votes(self.votes, rows),
+            features=None if self.features is None else self.features.take(rows),
+        )
 
     def shards(self) -> list[DocumentShard]:
         """The documents as shards."""
