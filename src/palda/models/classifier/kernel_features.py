@@ -1,4 +1,4 @@
-"""Kernel features: a linear model of them approximates one with a Laplacian kernel (maths, eq. 47b).
+"""Kernel features: a linear model of them approximates one with a Laplacian kernel (maths, eqs. 88 and 89).
 
 The kernel exp(-rate · Σ |difference|) of two documents' standardised columns is compared with that of some training
 documents, the landmarks (Nyström approximation), and reduced to principal components. Documents that are close in most
@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 
     from palda.data import Array, EncodedFeatures
 
-MAX_LANDMARKS, MAX_KERNEL_COLUMNS, KERNEL_RATE = 1000, 400, 2.0
-"""Landmarks, principal components that are kept, and the rate of the kernel in units of 1 / median distance."""
+MAX_LANDMARKS, MAX_KERNEL_COLUMNS, KERNEL_RATE = 1500, 400, 2.0
+"""Landmarks, principal components that are kept, and the rate of the kernel in units of 1 / median distance.
+
+Log-likelihood per label of held-out training documents of yeast and scene, kernel and columns alone: with a quarter,
+half and all of the documents as landmarks -.426 -.424 -.422 and -.184 -.181 -.178; with 200 and 400 components -.422
+-.422 and -.178 -.177; with rates of 1, 2 and 3 -.425 -.424 -.426 and -.179 -.181 -.184.
+"""
 _MAX_OPERATIONS = 4e9  # documents · landmarks · columns: about two seconds
 _MIN_LANDMARKS = 50
 _N_PAIRS = 1000  # random pairs of documents, for the median distance
