@@ -128,6 +128,7 @@ def members_of(path: Path) -> dict[str, bytes]:
 def used_model(path: Path) -> Any:
     """Predictions of a model file; also what a file must never set."""
     import palda
+    from palda.data import FeatureTable
 
     model = palda.load(path)
     assert model.engine is None
@@ -135,7 +136,11 @@ def used_model(path: Path) -> Any:
     assert not model.verbose
     model.n_jobs = 1
     counts = np.arange(3 * model.n_features_in_).reshape(3, -1) % 4
-    probs = model.predict_proba(counts)
+    columns = model._feature_columns
+    features = None
+    if columns is not None:
+        features = FeatureTable(np.zeros((3, len(columns.names))), columns.names, columns.categories)
+    probs = model.predict_proba(counts, features=features)
     assert np.isfinite(probs).all()
     if hasattr(model, "annotators_"):
         assert np.isfinite(model.annotator_quality_["quality"]).all()
@@ -143,6 +148,8 @@ def used_model(path: Path) -> Any:
 
 
 def model_samples(folder: Path) -> Iterator[Sample]:
+    import pandas as pd
+
     import palda
     from palda import PALDA, ValueWords
 
@@ -152,6 +159,9 @@ def model_samples(folder: Path) -> Iterator[Sample]:
         counts = words.fit_transform(values)
         model = PALDA(2, label_prior="base_rate", max_iter=2, random_state=0).fit(counts, values[:, :2] > 0)
         model.save(folder / f"values-{scope}.palda", words=words)
+    table = pd.DataFrame({"length": values[:, 0], "desk": np.where(values[:, 1] > 0, "a", "b")})
+    described = PALDA(2, label_prior="words", n_profiles=1, max_iter=2, tol=0.1, random_state=0)
+    described.fit(values[:, 1:] > 0, values[:, :2] > 0, features=table).save(folder / "features.palda")
     for name in ("model-0.1.palda", "model-0.1-base-rate.palda", "model-0.1-plugged-in.palda"):
         shutil.copy(FIXTURES / name, folder / name)
         palda.load(folder / name)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
@@ -26,8 +27,18 @@ from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeClassifier
 
 import palda
-from palda import PALDA, Checkpoint, CrowdPALDA, DataError, ValueWords, open_shards, simulate, write_shards
-from palda.data import ArraySpec, Dataset
+from palda import (
+    PALDA,
+    Checkpoint,
+    CrowdPALDA,
+    DataError,
+    PaldaWarning,
+    ValueWords,
+    open_shards,
+    simulate,
+    write_shards,
+)
+from palda.data import ArraySpec, Dataset, FeatureTable
 from palda.data.array_schema import MAX_NUMBER
 from palda.engine import stage_store
 from palda.engine.stage_records import RecordSchema, read_record
@@ -115,6 +126,11 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         words = ValueWords(n_bins=3, n_words=5, scope=scope, random_state=0)  # type: ignore[arg-type]
         model = PALDA(2, label_prior="base_rate", **quick).fit(words.fit_transform(values), values[:, :2] > 0)
         model.save(folder / f"values-{scope}.palda", words=words)
+    table = pd.DataFrame({"length": np.arange(110.0), "desk": np.where(np.arange(110) % 3, "a", "b"), "gap": np.nan})
+    table.loc[:50, "gap"] = np.arange(51.0)
+    with pytest.warns(PaldaWarning, match="values are missing"):
+        described = CrowdPALDA(2, label_prior="words", n_profiles=1, **quick).fit(news.corpus, votes, features=table)
+    described.save(folder / "features.palda")
     shutil.copy(FIXTURES / "model-0.1-plugged-in.palda", folder)
     return sorted(folder.iterdir())
 
@@ -172,7 +188,10 @@ def check_model(path: Path, what: str, *, must_fail: bool) -> None:
     except Exception as error:
         raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
     assert not must_fail, what
-    assert np.isfinite(loaded.predict_proba(np.ones((1, loaded.n_features_in_)))).all(), what
+    features, columns = None, loaded._feature_columns
+    if columns is not None:
+        features = FeatureTable(np.zeros((1, len(columns.names))), columns.names, columns.categories)
+    assert np.isfinite(loaded.predict_proba(np.ones((1, loaded.n_features_in_)), features=features)).all(), what
 
 
 def test_tampered_arrays_of_model_files_are_refused_at_load(models: list[Path], tmp_path: Path) -> None:

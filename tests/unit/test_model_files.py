@@ -136,7 +136,9 @@ RECALIBRATION = {f"for_words.{name}" for name in ("slope", "offset", "limit")}
 LEARNED = PROFILES | {"out_of_fold_probs"}
 LEARNED |= {f"memory.head_{name}" for name in ("positives", "n_spoken", "n_docs")}
 LOGISTIC = {"coef", "intercept", "slope", "offset", "limit", "base_rates", "penalties"}
-LOGISTIC = {f"head.{name}" for name in LOGISTIC}
+LOGISTIC = {f"head.{name}" for name in LOGISTIC} | {"evidence_shares"}
+FEATURES = {f"feature_columns.{name}" for name in ("source", "category", "mean", "spread")}
+FEATURES |= {"head.feature_penalties"} | {f"head.kernel.{name}" for name in ("landmarks", "rate", "mixing", "offset")}
 WORDS = {"head.idf"} | {f"head.lift.{name}" for name in ("basis", "directions", "phases", "mixing", "offset")}
 TOPICS = {"head.dense_mean", "head.dense_spread"}
 TOPICS |= {f"reader.{name}" for name in ("present", "absent", "temper", "log_odds")}
@@ -193,6 +195,16 @@ def test_names_in_model_files_with_an_external_classifier_never_change(tmp_path:
     assert set(load_state(tmp_path / "model.palda").arrays) == PARAMS | SMOOTHED | PROFILES | EXTERNAL | {
         "out_of_fold_probs"
     }
+
+
+def test_names_in_model_files_with_features_never_change(tmp_path: Path) -> None:
+    news = simulate.newsroom(120, seed=0)
+    values = np.random.default_rng(0).normal(size=(120, 2))
+    model = PALDA(3, n_profiles=1, tol=0.1, random_state=0, n_jobs=1, label_prior="words")
+    model.fit(news.corpus, news.labels, features=values).save(tmp_path / "model.palda")
+    saved = load_state(tmp_path / "model.palda")
+    assert set(saved.arrays) == PARAMS | SMOOTHED | LEARNED | LOGISTIC | WORDS | FEATURES
+    assert set(saved.state) == STATE | {"features"}
 
 
 def test_versions_are_recorded(saved: bytes, tmp_path: Path) -> None:
