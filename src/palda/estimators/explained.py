@@ -89,7 +89,7 @@ class ExplainedEstimator(DocumentEstimator):
         counts = self._counts(X, reset=False, features=features)[slice(None)]
         encoded = self._features(features, X, ids_of(X, None), counts.shape[0])
         groups = [] if encoded is None else list(dict.fromkeys(encoded.columns.groups))
-        words = np.array([*self.vocabulary_, *groups, REST], dtype=object)  # REST is at -1
+        words = np.append(self.vocabulary_.astype(object), [*groups, REST])  # REST is at -1
         kinds = np.repeat(np.array(["word", "feature", "rest"], dtype=object), [len(self.vocabulary_), len(groups), 1])
         ids = names_array(X.doc_ids) if isinstance(X, Corpus) else np.arange(counts.shape[0])
         frames = []
