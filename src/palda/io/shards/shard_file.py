@@ -16,6 +16,7 @@ import numpy as np
 
 from palda.data import ArraySpec, check_arrays
 from palda.errors import DataError, reason_of
+from palda.io.arrow_messages import MAGIC, N_MAGIC, is_compressed
 from palda.io.regular_files import open_regular
 
 if TYPE_CHECKING:
@@ -27,10 +28,8 @@ if TYPE_CHECKING:
 
     from palda.io.shards.format import Manifest, ShardEntry
 
-_MAGIC = b"ARROW1"
 _LISTS = ("words", "counts", "vote_annotators", "vote_classes", "vote_values", "abstained")
 _OPTIONAL_LISTS = ("vote_probabilities", "vote_times")
-_HEADER_FIELD, _COMPRESSION_FIELD = 2, 3  # numbers of fields in the tables Message and RecordBatch of the Arrow format
 _STARTS = ArraySpec((("documents", "one more"),), "int64", low=0, ascending=True)
 
 SHARD_ARRAYS = {
@@ -122,37 +121,20 @@ def _only_batch(content: pa.Buffer) -> pa.RecordBatch:
     """The record batch of a file that has a schema, one uncompressed record batch, and nothing else."""
     import pyarrow as pa
 
-    if content[: len(_MAGIC)].to_pybytes() != _MAGIC or content[-len(_MAGIC) :].to_pybytes() != _MAGIC:
+    if content[: len(MAGIC)].to_pybytes() != MAGIC or content[-len(MAGIC) :].to_pybytes() != MAGIC:
         raise ValueError("not a whole Arrow file")
-    messages = pa.ipc.MessageReader.open_stream(content.slice(8))
+    messages = pa.ipc.MessageReader.open_stream(content.slice(N_MAGIC))
     try:
         first, second = messages.read_next_message(), messages.read_next_message()
     except StopIteration:
         raise ValueError("it has no record batch") from None
     if (first.type, second.type) != ("schema", "record batch"):
         raise ValueError(f"{first.type} and {second.type} instead of a schema and a record batch")
-    if _is_compressed(second.metadata):
+    if is_compressed(second.metadata):
         raise ValueError("it is compressed, and shard files never are")
     schema = pa.ipc.read_schema(first)
     _check_types(schema)
     return pa.ipc.read_record_batch(second, schema)
-
-
-def _is_compressed(metadata: pa.Buffer) -> bool:
-    """Whether a message that holds a record batch, a verified flatbuffer, says how its buffers are compressed."""
-    raw = metadata.to_pybytes()
-    message = struct.unpack_from("<I", raw, 0)[0]
-    header = _field(raw, message, _HEADER_FIELD)
-    batch = header + struct.unpack_from("<I", raw, header)[0]
-    return bool(_field(raw, batch, _COMPRESSION_FIELD) != batch)
-
-
-def _field(raw: bytes, table: int, number: int) -> int:
-    """Position of a field of a flatbuffer table; that of the table itself if it has no such field."""
-    vtable = table - struct.unpack_from("<i", raw, table)[0]
-    (n_bytes,) = struct.unpack_from("<H", raw, vtable)
-    place = 4 + 2 * number
-    return table + (struct.unpack_from("<H", raw, vtable + place)[0] if place < n_bytes else 0)
 
 
 def _check_types(schema: pa.Schema) -> None:
