@@ -61,7 +61,7 @@ class _Column:
 class FeatureColumns:
     """Columns of a file; ``rows`` is called for each chunk.
 
-    After the last chunk, ``settle`` says whether the blocks of this pass are final. Otherwise a second pass makes them.
+    After the last chunk, ``settle`` says whether the blocks of this pass are final. Otherwise another pass is needed.
     """
 
     def __init__(self) -> None:

@@ -247,7 +247,9 @@ def _mapped_array(source: FeatureSource) -> NDArray[Any]:
     limits.check_n_fields(n_columns, name)
     if offset + header.n_bytes != n_bytes:
         raise DataError("is cut short, or longer than its header says; write it again", file=name)
-    values: NDArray[Any] = np.memmap(Path(source.path), header.dtype, "r", offset, header.shape, "F" if is_fortran else "C")
+    values: NDArray[Any] = np.memmap(
+        Path(source.path), header.dtype, "r", offset, header.shape, "F" if is_fortran else "C"
+    )
     return values
 
 
@@ -343,9 +345,12 @@ class _RowIds:
 
 
 def _read_table(source: FeatureSource, blocks: _MemoryBlocks | _FileBlocks, *, keep_ids: bool) -> _Content:
-    """At most two passes: the first finds out what the columns hold, and makes the rows unless that changes."""
+    """The first pass finds out what the columns hold, and makes the rows unless that changes or needs sorting.
+
+    A second pass is needed for categories, a third for those in columns that seemed to hold numbers at first.
+    """
     columns = FeatureColumns()
-    for is_last in (False, True):
+    for is_last in (False, False, True):
         blocks.clear()
         ids = _RowIds(keep_ids=keep_ids)
         id_column: str | None = None
