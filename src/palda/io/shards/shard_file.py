@@ -191,8 +191,7 @@ def _columns(batch: pa.RecordBatch) -> Shard:
         batch.column("id"), batch.column("text") if "text" in names else None,
         *lists["words"], lists["counts"][1], *lists["vote_annotators"], lists["vote_classes"][1],
         lists["vote_values"][1], *lists["abstained"], _fixed_lists(batch, "gold"),
-        *(lists[name][1] if name in lists else None for name in _OPTIONAL_LISTS),
-        features=_fixed_lists(batch, "features"),
+        *(lists[name][1] if name in lists else None for name in _OPTIONAL_LISTS), *[_fixed_lists(batch, "features")],
     )  # fmt: skip
 
 
