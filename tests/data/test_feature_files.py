@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from palda import DataError, read_features
 from palda.data import FeatureTable
-from palda.io import FeatureSource, feature_columns, feature_files, limits, open_features
+from palda.io import FeatureSource, feature_cells, feature_files, limits, open_features
 
 NAN = float("nan")
 FRAME = pd.DataFrame(
@@ -108,7 +108,7 @@ def test_arrays_of_numbers_are_mapped_and_not_read(kind: str, order: Any, tmp_pa
     assert isinstance(getattr(table.values, "source", table.values), np.memmap)
     assert table.values.dtype == (np.float64 if kind in {"f8", "i8"} else np.float32)
     np.testing.assert_array_equal(table.values[:], given)
-    assert table.names.tolist() == ["x0", "x1"]
+    assert table.names.tolist() == ["features[0]", "features[1]"]
     np.testing.assert_array_equal(table.values[np.array([2, 0])], given[[2, 0]])
 
 
@@ -181,10 +181,12 @@ def test_an_infinite_number_of_an_array_is_located(tmp_path: Path) -> None:
     values = np.zeros((5000, 3), dtype=np.float32)
     values[4321, 1] = -np.inf
     np.save(tmp_path / "f.npy", values)
-    with pytest.raises(DataError, match=r"^f\.npy: features: -inf in row 4321 \(counted from 0\), column 'x1'"):
+    with pytest.raises(
+        DataError, match=r"^f\.npy: features: -inf in row 4321 \(counted from 0\), column 'features\[1\]'"
+    ):
         read_features(tmp_path / "f.npy")
     reader = open_features(FeatureSource(tmp_path / "f.npy"), tmp_path)
-    with pytest.raises(DataError, match=r"^f\.npy: features: -inf in document d, column 'x1'"):
+    with pytest.raises(DataError, match=r"^f\.npy: features: -inf in document d, column 'features\[1\]'"):
         reader.rows(np.array(["d"], dtype=object), 4321)
 
 
@@ -303,7 +305,7 @@ def test_times_and_too_many_categories_are_refused(tmp_path: Path, monkeypatch: 
     pd.DataFrame({"when": pd.to_datetime(["2024-01-01"])}).to_parquet(tmp_path / "f.parquet")
     with pytest.raises(DataError, match=r"column 'when': holds times; turn them into numbers"):
         read_features(tmp_path / "f.parquet")
-    monkeypatch.setattr(feature_columns, "MAX_CATEGORIES", 3)
+    monkeypatch.setattr(feature_cells, "MAX_CATEGORIES", 3)
     (tmp_path / "f.csv").write_text("url,x\na,1\nb,1\nc,1\nd,1\n")
     with pytest.raises(DataError, match=r"^f\.csv, row 5, column 'url': has more than 3 different texts"):
         read_features(tmp_path / "f.csv")

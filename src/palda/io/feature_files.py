@@ -14,7 +14,7 @@ from palda.data import FeatureTable, names_array, shown, validation
 from palda.errors import DataError, reason_of
 from palda.io import limits
 from palda.io.array_archive import READ_ERRORS, read_header
-from palda.io.feature_columns import FeatureColumns
+from palda.io.feature_cells import FileColumns
 from palda.io.files import file_name, open_bytes, read_text
 from palda.io.shards.vote_sorting import DocumentIndex, digests_of
 from palda.io.table_files import read_chunks, read_table
@@ -95,7 +95,7 @@ def read_features(
     -------
     FeatureTable
         Numbers (single precision if the file has single precision, or lists), names of the columns and categories. The
-        columns of an array are ``x0``, ``x1``, ..., those of a column of lists ``name[0]``, ``name[1]``, ...
+        columns of an array are ``features[0]``, ``features[1]``, ..., those of a column of lists ``name[0]``, ``name[1]``, ...
 
     Raises
     ------
@@ -349,7 +349,7 @@ def _read_table(source: FeatureSource, blocks: _MemoryBlocks | _FileBlocks, *, k
 
     A second pass is needed for categories, a third for those in columns that seemed to hold numbers at first.
     """
-    columns = FeatureColumns()
+    columns = FileColumns()
     for is_last in (False, False, True):
         blocks.clear()
         ids = _RowIds(keep_ids=keep_ids)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.floating[Any]]
 
-MAX_CATEGORIES = 10_000
+MAX_CATEGORIES = 1000
 """Different texts in a column; one with more of them is no category."""
 
 _GOLD = "gold_"
@@ -58,7 +58,7 @@ class _Column:
         return [self.name] if self.kind != "lists" else [f"{self.name}[{place}]" for place in range(self.width)]
 
 
-class FeatureColumns:
+class FileColumns:
     """Columns of a file; ``rows`` is called for each chunk.
 
     After the last chunk, ``settle`` says whether the blocks of this pass are final. Otherwise another pass is needed.
