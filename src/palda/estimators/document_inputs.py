@@ -39,6 +39,13 @@ class DocumentEstimator(PersistentEstimator):
         """Names of the columns of ``features`` in ``fit``; None if there were none."""
         return None if self._feature_columns is None else self._feature_columns.names
 
+    @property
+    def feature_categories_(self) -> dict[str, Strings]:
+        """Categories of each column of ``features`` that holds categories, by the name of the column."""
+        columns = self._feature_columns
+        pairs = () if columns is None else zip(columns.names, columns.categories, strict=True)
+        return {name: own for name, own in pairs if own is not None}
+
     def _counts(self, X: Any, *, reset: bool, features: Any = None) -> CountRows:
         """Counts as a canonical CSR matrix, or as rows of a shard folder; X itself is never changed.
 

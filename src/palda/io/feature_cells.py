@@ -64,7 +64,8 @@ class FileColumns:
     After the last chunk, ``settle`` says whether the blocks of this pass are final. Otherwise another pass is needed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, categorical: Collection[str] = ()) -> None:
+        self._categorical = categorical
         self._columns: dict[str, _Column] = {}
         self._layout: list[tuple[str, int, bool]] | None = None
         self._is_stale = False
@@ -89,7 +90,8 @@ class FileColumns:
         """Numbers of a chunk (rows, columns) without the ``ignored`` columns; None if this pass cannot be the last."""
         parts: dict[str, Floats] = {}
         for name in _used_columns(table, ignored):
-            column = self._columns.setdefault(name, _Column(name))
+            kind = "texts" if name in self._categorical else "blank"
+            column = self._columns.setdefault(name, _Column(name, kind))
             parts[name] = _numbers(column, table.frame[name], table.where, typed=table.typed)
         layout = [column.layout for column in self._columns.values()]
         self._is_stale |= self._layout not in (None, layout)
@@ -133,7 +135,7 @@ def _numbers(column: _Column, cells: pd.Series[Any], where: SourceLocation, *, t
     """Numbers of some cells (rows, width); the column learns what it holds."""
     from pandas.api import types
 
-    if types.is_numeric_dtype(cells.dtype) or types.is_bool_dtype(cells.dtype):
+    if column.kind != "texts" and (types.is_numeric_dtype(cells.dtype) or types.is_bool_dtype(cells.dtype)):
         if types.is_complex_dtype(cells.dtype):
             where.fail("complex numbers are no features; write real and imaginary part", 0, column.name)
         column.is_single &= str(cells.dtype).lower() in _SINGLE_TYPES
@@ -146,7 +148,7 @@ def _numbers(column: _Column, cells: pd.Series[Any], where: SourceLocation, *, t
     if lists is not None:
         return _list_column(column, lists, where)
     numbers_of_texts = None if typed and any(isinstance(cell, str) for cell in given) else _parsed(given)
-    if numbers_of_texts is None or (column.kind == "texts" and not np.isnan(numbers_of_texts).all()):
+    if numbers_of_texts is None or column.kind == "texts":
         return _text_column(column, given, where)
     if not np.isnan(numbers_of_texts).all():
         column.is_single = False

@@ -50,6 +50,8 @@ class FeatureSource:
     """Whether it is an error if there is no column ``id``: it may be the column of another file."""
     ignored: tuple[str, ...] = ()
     """Columns that are no features."""
+    categorical: frozenset[str] = frozenset()
+    """Columns that hold categories, even if all of them look like numbers."""
 
     @property
     def name(self) -> str:
@@ -95,7 +97,8 @@ def read_features(
     -------
     FeatureTable
         Numbers (single precision if the file has single precision, or lists), names of the columns and categories. The
-        columns of an array are ``features[0]``, ``features[1]``, ..., those of a column of lists ``name[0]``, ``name[1]``, ...
+        columns of an array are ``features[0]``, ``features[1]``, ..., those of a column of lists ``name[0]``,
+        ``name[1]``, ...
 
     Raises
     ------
@@ -349,7 +352,7 @@ def _read_table(source: FeatureSource, blocks: _MemoryBlocks | _FileBlocks, *, k
 
     A second pass is needed for categories, a third for those in columns that seemed to hold numbers at first.
     """
-    columns = FileColumns()
+    columns = FileColumns(source.categorical)
     for is_last in (False, False, True):
         blocks.clear()
         ids = _RowIds(keep_ids=keep_ids)
