@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from palda.io import FeatureReader, FeatureSource, ShardFolder
 
 
-def training_features(files: FeatureFiles, data: Dataset | ShardFolder, reading: dict[str, Any]) -> FeatureTable | None:
+def training_features(
+    files: FeatureFiles, data: Dataset | ShardFolder, reading: dict[str, Any], label_prior: str
+) -> FeatureTable | None:
     """Features of all documents: those of the file, else the values of documents that are numbers.
 
     None if there are none, or if they are those of a shard folder.
@@ -27,6 +29,10 @@ def training_features(files: FeatureFiles, data: Dataset | ShardFolder, reading:
     from palda.data import Dataset, Values
     from palda.io import load_features
 
+    if label_prior == "base_rate":
+        if files.path is not None:
+            raise PaldaError("--label-prior base_rate reads no features; leave out --features, or use stacked")
+        return None
     if files.path is not None:
         return load_features(_source(files, reading), data.doc_ids)
     is_numeric = isinstance(data, Dataset) and isinstance(data.corpus, Values)

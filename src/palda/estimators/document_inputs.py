@@ -34,6 +34,9 @@ class DocumentEstimator(PersistentEstimator):
 
     _feature_columns: FeatureColumns | None = None  # of the feature table of the fit
 
+    def _is_base_rate(self) -> bool:
+        raise NotImplementedError
+
     @property
     def feature_names_(self) -> Strings | None:
         """Names of the columns of ``features`` in ``fit``; None if there were none."""
@@ -89,8 +92,11 @@ class DocumentEstimator(PersistentEstimator):
     def _learn_features(
         self, features: Any, X: Any, doc_ids: Iterable[object] | None, n_docs: int
     ) -> EncodedFeatures | None:
-        """Features of the training documents, and their standardisation; None if there are none."""
-        table = _table_of(features, X)
+        """Features of the training documents, and their standardisation; None if there are none.
+
+        Those of a shard folder are left out if the label prior reads none.
+        """
+        table = None if features is None and self._is_base_rate() else _table_of(features, X)
         self._feature_columns = None
         if table is None:
             return None

@@ -96,7 +96,7 @@ def fit(
             source = _open_folder(documents, votes, reading, words)
         else:
             source = read_files(documents, votes, reading, gold, ignore_gold_columns=no_gold)
-        table = training_features(features, source, reading)
+        table = training_features(features, source, reading, label_prior)
         messages.write(f"fitting {len(source):,} documents with {len(source.votes):,} votes")
         with _checkpointed(checkpoint, resume=resume) as used:
             if isinstance(source, ShardFolder):
@@ -184,7 +184,8 @@ def _fit_folder(
         given = read_gold(gold, folder.doc_ids, folder.classes)
         known = np.where(given >= 0, given, folder.gold)
     model.fit(folder, gold=known, features=features, checkpoint=checkpoint)
-    features = folder.features if features is None else features
+    if features is None and model.feature_names_ is not None:
+        features = folder.features
     if len(folder) > _MAX_KEPT_DOCS or len(folder.votes) > _MAX_KEPT_VOTES:
         warnings.warn("too many texts and votes for a model file; they stay in the folder", PaldaWarning, stacklevel=2)
         return _StoredData(folder.words, None, None, folder.counts, features)
