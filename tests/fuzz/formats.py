@@ -28,7 +28,7 @@ def raw(random: random.Random, content: bytes, other: bytes) -> bytes:
 
 
 def columns(random: random.Random, content: bytes, other: bytes) -> bytes:
-    """Changes of a Parquet file: most of them leave its offsets as they are, half of them are in the first half."""
+    """Changes of a Parquet or Arrow file: most leave its offsets as they are, half are in the first half."""
     if random.random() < 0.2:
         return raw(random, content, other)
     middle = len(content) // 2 if random.random() < 0.5 else len(content)

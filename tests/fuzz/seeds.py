@@ -40,6 +40,12 @@ COMBINED = [["id", "text", "worker", "labels"], ["d1", "a story", "ann", "a;b"],
 NUMBERS = [["doc", "x", "y"], ["d1", "1.5", "2"], ["d2", "-3e4", ""]]
 TABLES = [DOCUMENTS, LONG, TIMED, WIDE, LISTS, COMBINED, NUMBERS]
 
+FEATURES = [
+    {"doc": "d1", "x": 1.5, "source": "web", "vector": [0.5, 1.0], "text": "ships", "gold_a": 1},
+    {"doc": "d2", "x": -3e4, "source": "print", "vector": [2, -1]},
+    {"doc": "d3", "source": None, "vector": None},
+]
+
 RESULT = {"from_name": "t", "to_name": "text", "type": "choices", "value": {"choices": ["a", ["b", "c"]]}}
 TASKS = [
     {
@@ -161,6 +167,33 @@ def parquet_tables() -> list[bytes]:
     return files
 
 
+def feature_columns() -> dict[str, list[bytes]]:
+    """Parquet and Arrow files of features, compressed and not."""
+    types = {"vector": pa.list_(pa.float32(), 2), "source": pa.dictionary(pa.int8(), pa.string())}
+    table = pa.table({name: pa.array([row.get(name) for row in FEATURES], types.get(name)) for name in FEATURES[0]})
+    plain = table.drop_columns("doc").append_column("more", pa.array([[1], [2], None], pa.large_list(pa.int16())))
+    found: dict[str, list[bytes]] = {"parquet": [], "arrow": []}
+    for one, codec in ((table, "zstd"), (plain, None)):
+        stream = io.BytesIO()
+        parquet.write_table(one, stream, row_group_size=2, compression=codec or "none")
+        found["parquet"].append(stream.getvalue())
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, one.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as file:
+            file.write_table(one, max_chunksize=2)
+        found["arrow"].append(sink.getvalue().to_pybytes())
+    return found
+
+
+def feature_arrays() -> list[Files]:
+    """NumPy files, and the ids of their rows."""
+    found = []
+    for kind in ("f4", "f8", "f2", "i8", "?", ">f4"):
+        stream = io.BytesIO()
+        np.save(stream, np.arange(6).reshape(3, 2).astype(kind))
+        found.append({"f.npy": stream.getvalue(), "ids.txt": b"d1\nd2\nd3\n"})
+    return found
+
+
 def doccano_archive() -> bytes:
     """A zip file with three users."""
     members = {
@@ -203,6 +236,11 @@ def reader_seeds() -> dict[str, list[Files]]:
     export = json.dumps(PREDICTED).encode()
     found["labelstudio-config"] = [{"c.xml": CONFIG, "e.json": export}]
     found["labelstudio-project"] = [{"c.json": json.dumps(project).encode(), "e.json": export} for project in PROJECTS]
+    columns = feature_columns()
+    texts = {"csv": records_csv(FEATURES), "jsonl": as_lines(FEATURES)}
+    found |= {f"features-{name}": [{f"f.{name}": content}] for name, content in texts.items()}
+    found |= {f"features-{name}": [{f"f.{name}": one} for one in contents] for name, contents in columns.items()}
+    found["features-npy"] = feature_arrays()
     found["arff"] = [{"a.arff": content, "a.xml": LABELS} for content in (ARFF, SPARSE_ARFF)]
     return found
 

@@ -46,6 +46,37 @@ def _table_calls() -> tuple[Call, ...]:
     )
 
 
+def _feature_calls() -> tuple[Call, ...]:
+    from palda import io
+
+    def stored(path: Path) -> None:
+        reader = io.open_features(io.FeatureSource(path), path.parent)
+        reader.rows(np.array(["d2", "d1"], dtype=object), 0)
+
+    return (
+        lambda path: _require_features(io.read_features(path)),
+        lambda path: _require_features(io.read_features(path, ["d2", "d3", "d1"])),
+        stored,
+    )
+
+
+def _feature_array_calls() -> tuple[Call, ...]:
+    from palda import io
+
+    return (
+        *_feature_calls(),
+        lambda path: _require_features(io.read_features(path, ["d1", "d3"], ids=path.with_name("ids.txt"))),
+    )
+
+
+def _require_features(table: Any) -> None:
+    """Values are finite or missing, and categories exist."""
+    values = table.values[:]
+    sizes = np.array([np.inf if names is None else len(names) for names in table.categories])
+    if np.isinf(values).any() or (values >= sizes).any():
+        raise AssertionError("features that were read are infinite, or no categories")
+
+
 def _labelstudio_calls() -> tuple[Call, ...]:
     from palda import io
 
@@ -159,6 +190,11 @@ def all_targets() -> dict[str, Target]:
         "toloka": Target(one(tsv), (*read, io.read_toloka), "e.tsv"),
         "toloka-json": Target(one(formats.json_file), (*read, io.read_toloka), "e.json"),
         "arff": Target(one(formats.lines), read, "a.arff"),
+        "features-csv": Target(one(csv), _feature_calls(), "f.csv"),
+        "features-jsonl": Target(one(formats.json_lines), _feature_calls(), "f.jsonl"),
+        "features-parquet": Target(one(formats.columns), _feature_calls(), "f.parquet"),
+        "features-arrow": Target(one(formats.columns), _feature_calls(), "f.arrow"),
+        "features-npy": Target(formats.by_suffix, _feature_array_calls(), "f.npy"),
         "reuters": Target(one(formats.lines), (io.read_reuters,), "r.sgm"),
         "model": Target(one(formats.model), (_model,), "m.palda"),
         "model-external": Target(one(formats.model), (_model,), "m.palda"),

@@ -99,10 +99,15 @@ def load_crowd(path: Path) -> CrowdPALDA:
     return model
 
 
-def word_counts(model: PALDA | CrowdPALDA, documents: Any) -> Counts:
-    """Counts (documents, words) of new ``Documents`` or ``Values``, by the transformer of the model."""
+def word_counts(model: PALDA | CrowdPALDA, documents: Any) -> Counts | None:
+    """Counts (documents, words) of new ``Documents`` or ``Values``, by the transformer of the model.
+
+    None for a model that was fitted to features alone.
+    """
     from palda.data import Documents
 
+    if not model.n_features_in_:
+        return None
     words = model.words_
     if words is None:
         raise PaldaError("the model has no transformer from texts to words; save it with save(path, words=...)")

@@ -172,6 +172,41 @@ class WordOptions:
         return ValueWords(self.bins, random_state=seed)
 
 
+@dataclass(frozen=True)
+class FeatureFiles:
+    """File with features of the documents, and file with the ids of its rows."""
+
+    path: Path | None = None
+    ids: Path | None = None
+
+    def require_documents(self, documents: Path | None) -> None:
+        """Raise if there are features but no new documents that they belong to."""
+        if self.path is not None and documents is None:
+            raise typer.BadParameter("--features are those of new documents; give the documents too")
+
+
+def feature_options(
+    features: Annotated[
+        Path | None,
+        option(
+            "Features of the documents, such as embeddings: .npy, Parquet, Arrow, CSV or JSON lines.", "--features",
+            show_default="none", panel=_FILES,
+        ),
+    ] = None,
+    feature_ids: Annotated[
+        Path | None,
+        option(
+            "Ids of the rows of an .npy file: one per line, or a column of a table.", "--feature-ids",
+            show_default="rows are in the order of the documents", panel=_FILES,
+        ),
+    ] = None,
+) -> FeatureFiles:  # fmt: skip
+    """Features beside the words."""
+    if feature_ids is not None and features is None:
+        raise typer.BadParameter("--feature-ids needs --features")
+    return FeatureFiles(features, feature_ids)
+
+
 def word_options(
     language: Annotated[
         str, option("Language of stemmer and stop words; none disables both.", panel=_WORDS)

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from palda.data.array_schema import (
+    MAX_NUMBER,
     ArraySpec,
     Header,
     Schema,
@@ -37,7 +38,7 @@ from palda.data.feature_columns import (
     FeatureColumns,
     learn_feature_columns,
 )
-from palda.data.feature_table import FeatureRows, FeatureTable, feature_blocks, take_features
+from palda.data.feature_table import ConvertedFeatures, FeatureRows, FeatureTable, feature_blocks, take_features
 from palda.data.frozen_arrays import Array, Frozen, Rows, Strings, freeze_fields, names_array, selection
 from palda.data.row_blocks import (
     ConvertedVotes,
@@ -69,10 +70,12 @@ __all__ = [
     "FEATURE_COLUMN_ARRAYS",
     "LISTED_LANGUAGES",
     "LONG_COLUMNS",
+    "MAX_NUMBER",
     "OPTIONAL_COLUMNS",
     "AnnotatorTraits",
     "Array",
     "ArraySpec",
+    "ConvertedFeatures",
     "ConvertedVotes",
     "Corpus",
     "CountRows",

@@ -13,6 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from palda.data import validation
+from palda.data.feature_table import FeatureTable
 from palda.data.frozen_arrays import Frozen, check_unique, freeze_fields, names_array, selection
 from palda.data.votes import Votes
 from palda.errors import DataError
@@ -217,6 +218,10 @@ class Values(Frozen):
     def X(self) -> NDArray[np.float64]:  # noqa: N802 - scikit-learn's name
         """The values, as transformers take them."""
         return self.values
+
+    def feature_table(self) -> FeatureTable:
+        """The values as features beside words, as estimators take them."""
+        return FeatureTable(self.values, self.features, (None,) * len(self.features), self.doc_ids)
 
     def take(self, rows: Rows) -> Values:
         """Some of the rows, in the given order."""

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from palda.data import validation
+from palda.data.array_schema import MAX_NUMBER
 from palda.data.frozen_arrays import Frozen, check_unique, freeze_fields, names_array
 from palda.errors import DataError
 
@@ -77,6 +78,23 @@ class FeatureSubset:
         if isinstance(self.source, np.ndarray):
             return FeatureSubset, (np.asarray(self.source[self.rows]), np.arange(len(self.rows)))
         return FeatureSubset, (self.source, self.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class ConvertedFeatures:
+    """Booleans, integers or other floating-point numbers that become single or double precision when rows are read."""
+
+    source: NDArray[Any]
+    dtype: np.dtype[Any]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of documents and of columns."""
+        return self.source.shape[0], self.source.shape[1]
+
+    def __getitem__(self, rows: RowIndex) -> NDArray[np.floating[Any]]:
+        """Some rows, in memory."""
+        return np.asarray(self.source[rows]).astype(self.dtype)
 
 
 def take_features(values: FeatureRows, rows: NDArray[np.int64]) -> FeatureRows:
@@ -206,7 +224,7 @@ class FeatureTable(Frozen):
         """Raise ``DataError`` that names row and column of the first infinite value, or of a wrong category code."""
         n_categories = np.array([0 if names is None else len(names) for names in self.categories])
         for rows, some in feature_blocks(self.values):
-            wrong = np.isinf(some)
+            wrong = np.isinf(some) if some.dtype == np.float32 else np.abs(some) > MAX_NUMBER
             if n_categories.any():
                 coded = n_categories > 0
                 codes = some[:, coded]
@@ -219,16 +237,17 @@ class FeatureTable(Frozen):
                 where = f"row {place} (counted from 0)" if self.doc_ids is None else f"document {self.doc_ids[place]}"
                 raise DataError(
                     f"features: {some[row, column]} in {where}, column {validation.shown(self.names[column])} "
-                    "is not a finite number; leave unknown values empty (NaN)"
+                    "is not a finite number of usual size; leave unknown values empty (NaN)"
                 )
 
 
 def _as_floats(values: Any) -> Any:
-    """Values in single or double precision, without a copy if they have one of them."""
+    """Values in single or double precision, without a copy if they have one of them or are memory-mapped."""
     if values.dtype in (np.float32, np.float64):
         return values
     exact_in_single = values.dtype.kind in "bf" or values.dtype.itemsize <= 2
-    return np.asarray(values).astype(np.float32 if exact_in_single and values.dtype.itemsize <= 4 else np.float64)
+    dtype = np.dtype(np.float32 if exact_in_single and values.dtype.itemsize <= 4 else np.float64)
+    return ConvertedFeatures(values, dtype) if isinstance(values, np.memmap) else np.asarray(values).astype(dtype)
 
 
 def _from_frame(frame: pd.DataFrame, doc_ids: Strings | None) -> FeatureTable:

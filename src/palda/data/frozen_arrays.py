@@ -73,6 +73,8 @@ def _same(left: object, right: object) -> bool:
         return _same_matrix(left, right)
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return len(left) == len(right) and all(map(_same, left, right))
     return bool(left == right)
 
 

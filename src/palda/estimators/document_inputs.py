@@ -34,10 +34,20 @@ class DocumentEstimator(PersistentEstimator):
 
     _feature_columns: FeatureColumns | None = None  # of the feature table of the fit
 
+    def _is_base_rate(self) -> bool:
+        raise NotImplementedError
+
     @property
     def feature_names_(self) -> Strings | None:
         """Names of the columns of ``features`` in ``fit``; None if there were none."""
         return None if self._feature_columns is None else self._feature_columns.names
+
+    @property
+    def feature_categories_(self) -> dict[str, Strings]:
+        """Categories of each column of ``features`` that holds categories, by the name of the column."""
+        columns = self._feature_columns
+        pairs = () if columns is None else zip(columns.names, columns.categories, strict=True)
+        return {name: own for name, own in pairs if own is not None}
 
     def _counts(self, X: Any, *, reset: bool, features: Any = None) -> CountRows:
         """Counts as a canonical CSR matrix, or as rows of a shard folder; X itself is never changed.
@@ -82,8 +92,11 @@ class DocumentEstimator(PersistentEstimator):
     def _learn_features(
         self, features: Any, X: Any, doc_ids: Iterable[object] | None, n_docs: int
     ) -> EncodedFeatures | None:
-        """Features of the training documents, and their standardisation; None if there are none."""
-        table = _table_of(features, X)
+        """Features of the training documents, and their standardisation; None if there are none.
+
+        Those of a shard folder are left out if the label prior reads none.
+        """
+        table = None if features is None and self._is_base_rate() else _table_of(features, X)
         self._feature_columns = None
         if table is None:
             return None

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from palda.io.exports.mturk import read_mturk
     from palda.io.exports.prodigy import read_prodigy
     from palda.io.exports.toloka import read_toloka
+    from palda.io.feature_files import FeatureReader, FeatureSource, load_features, open_features, read_features
     from palda.io.regular_files import open_regular
     from palda.io.shards import ShardFolder, is_shards, open_shards, write_shards
     from palda.io.shards.build import Sources, Treatment, shard_files
@@ -51,6 +52,8 @@ __all__ = [
     "ArrayArchive",
     "Control",
     "DocumentChunk",
+    "FeatureReader",
+    "FeatureSource",
     "FolderLock",
     "Judgements",
     "LabelConfig",
@@ -65,6 +68,8 @@ __all__ = [
     "json_rules",
     "labelstudio_prediction",
     "labelstudio_tasks",
+    "load_features",
+    "open_features",
     "open_regular",
     "open_shards",
     "package_version",
@@ -75,6 +80,7 @@ __all__ = [
     "read_chunks",
     "read_doccano",
     "read_documents",
+    "read_features",
     "read_gold",
     "read_judgements",
     "read_label_config",
@@ -109,6 +115,7 @@ _MODULES = {
     "exports.mturk": ("read_mturk",),
     "exports.prodigy": ("read_prodigy",),
     "exports.toloka": ("read_toloka",),
+    "feature_files": ("FeatureReader", "FeatureSource", "load_features", "open_features", "read_features"),
     "shards": ("ShardFolder", "is_shards", "open_shards", "write_shards"),
     "shards.build": ("Sources", "Treatment", "shard_files"),
     "regular_files": ("open_regular",),

@@ -99,7 +99,7 @@ class ArrayArchive:
         info = self.members[name + _SUFFIX]
         with self._zip.open(info) as member:
             try:
-                header, _ = _read_header(member)
+                header, _ = read_header(member)
             except (ValueError, TypeError, SyntaxError, LookupError, OverflowError, RecursionError) as wrong:
                 raise SchemaError(f"the array {name!r} cannot be read ({' '.join(str(wrong).split())})") from None
             if header.n_bytes != info.file_size - member.tell():
@@ -109,7 +109,7 @@ class ArrayArchive:
     def read(self, name: str, digest: Any = None) -> NDArray[Any]:
         """An array whose header was checked; the hash object ``digest`` gets all bytes of the member."""
         with self._zip.open(self.members[name + _SUFFIX]) as member:
-            header, is_fortran = _read_header(member)
+            header, is_fortran = read_header(member)
             n_header = member.tell()
             array = np.empty(header.shape[::-1] if is_fortran else header.shape, header.dtype)
             if digest is not None:
@@ -142,7 +142,8 @@ class ArrayArchive:
         return arrays
 
 
-def _read_header(member: Any) -> tuple[Header, bool]:
+def read_header(member: Any) -> tuple[Header, bool]:
+    """Type and shape in the header of a NumPy file, and whether it is in Fortran order; no object is allowed."""
     version = np.lib.format.read_magic(member)
     if version not in _HEADER_READERS:
         raise SchemaError(f"an array has the unknown format version {version}")

@@ -11,7 +11,7 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 from palda.data import SourceLocation
 from palda.errors import DataError
@@ -40,6 +40,15 @@ class Table:
     frame: pd.DataFrame
     where: SourceLocation
     declared: bool = False
+    typed: bool = False
+    """Whether the file states the types of its columns."""
+
+
+class Chunk(NamedTuple):
+    """Some rows of a table, and the share of the file that has been read so far."""
+
+    table: Table
+    share: float
 
 
 def file_name(path: Source) -> str:

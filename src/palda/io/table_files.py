@@ -1,21 +1,19 @@
-"""Tables from CSV, TSV, JSON lines and Parquet files: the whole file, or some rows at a time."""
+"""Tables from CSV, TSV, JSON lines, Parquet and Arrow files: the whole file, or some rows at a time."""
 
 from __future__ import annotations
 
-import io
 import os
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
 from palda.data import SourceLocation
-from palda.errors import DataError, reason_of
-from palda.io import limits
+from palda.errors import DataError
+from palda.io.column_files import arrow_chunks, arrow_table, parquet_chunks, parquet_table
 from palda.io.csv_files import check_width, csv_dialect, csv_header, csv_rows, csv_table, text_lines
-from palda.io.files import Table, check_header, file_name, open_bytes, read_text
+from palda.io.files import Chunk, Table, check_header, file_name, open_bytes, read_text
 from palda.io.json_text import json_frame, json_lines, json_table
 
 if TYPE_CHECKING:
@@ -23,11 +21,12 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     import pandas as pd
-    import pyarrow as pa
-    from pyarrow import parquet
 
     Source = str | os.PathLike[str]
     T = TypeVar("T")
+
+
+_COLUMN_FILES = {"parquet": (parquet_table, parquet_chunks), "arrow": (arrow_table, arrow_chunks)}
 
 
 def as_table(source: Source | pd.DataFrame | Table, encoding: str | None = None) -> Table:
@@ -45,21 +44,23 @@ def as_table(source: Source | pd.DataFrame | Table, encoding: str | None = None)
 
 
 def read_table(path: Source, encoding: str | None = None) -> Table:
-    """Table from CSV, TSV, JSON lines, a JSON list of objects, or Parquet, each also gzipped."""
+    """Table from CSV, TSV, JSON lines, a JSON list of objects, Parquet or Arrow, each also gzipped."""
     kind = kind_of(path)
-    if kind == "parquet":
-        return _parquet_table(path)
+    if kind in _COLUMN_FILES:
+        return _COLUMN_FILES[kind][0](path)
     if kind in {"json", "jsonl"}:
         return json_table(read_text(path, encoding), file_name(path))
     return csv_table(path, encoding)
 
 
-def kind_of(path: Source) -> Literal["csv", "json", "jsonl", "parquet"]:
+def kind_of(path: Source) -> Literal["csv", "json", "jsonl", "parquet", "arrow"]:
     """Kind of file by its suffix; .gz does not count."""
     suffixes = [suffix.lower() for suffix in Path(path).suffixes if suffix.lower() not in {".gz", ".gzip"}]
     suffix = suffixes[-1] if suffixes else ""
     if suffix in {".parquet", ".pq"}:
         return "parquet"
+    if suffix in {".arrow", ".feather"}:
+        return "arrow"
     if suffix == ".json":
         return "json"
     if suffix in {".jsonl", ".ndjson"}:
@@ -67,16 +68,9 @@ def kind_of(path: Source) -> Literal["csv", "json", "jsonl", "parquet"]:
     if suffix in {".csv", ".txt", "", ".tsv", ".tab"}:
         return "csv"
     raise DataError(
-        f"files ending in {suffix!r} are not known; use .csv, .tsv, .jsonl or .parquet (or .gz of them)",
+        f"files ending in {suffix!r} are not known; use .csv, .tsv, .jsonl, .parquet or .arrow (or .gz of them)",
         file=file_name(path),
     )
-
-
-class Chunk(NamedTuple):
-    """Some rows of a table, and the share of the file that has been read so far."""
-
-    table: Table
-    share: float
 
 
 def read_chunks(path: Source, size: int = 1000, encoding: str | None = None) -> Iterator[Chunk]:
@@ -88,14 +82,19 @@ def read_chunks(path: Source, size: int = 1000, encoding: str | None = None) -> 
     if kind == "json":
         yield Chunk(read_table(path, encoding), 1.0)
         return
-    readers = {"csv": _csv_chunks, "jsonl": _json_chunks, "parquet": _parquet_chunks}
     n_chunks = 0
-    for chunk in readers[kind](path, size, encoding):
+    for chunk in _chunks(kind, path, size, encoding):
         n_chunks += 1
         yield chunk
     if not n_chunks:
         problem = "is empty; it needs at least one record" if kind == "jsonl" else "has a header but no rows"
         raise DataError(problem, file=file_name(path))
+
+
+def _chunks(kind: str, path: Source, size: int, encoding: str | None) -> Iterator[Chunk]:
+    if kind in _COLUMN_FILES:
+        return _COLUMN_FILES[kind][1](path, size)
+    return (_csv_chunks if kind == "csv" else _json_chunks)(path, size, encoding)
 
 
 def _csv_chunks(path: Source, size: int, encoding: str | None) -> Iterator[Chunk]:
@@ -128,72 +127,6 @@ def _json_chunks(path: Source, size: int, encoding: str | None) -> Iterator[Chun
         except UnicodeError:
             read_text(path, encoding)
             raise
-
-
-@contextmanager
-def _parquet_errors(name: str) -> Iterator[None]:
-    """Turn whatever Arrow raises about a Parquet file, at any row, into an error of one line."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except DataError:
-        raise
-    except (pa.ArrowException, *_DAMAGE) as broken:
-        raise DataError(f"is not a readable Parquet file: {reason_of(broken)}", file=name) from None
-
-
-_DAMAGE = (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, MemoryError, RuntimeError)
-"""What pyarrow raises besides its own exceptions on a damaged file."""
-
-
-def _parquet_table(path: Source) -> Table:
-    name = file_name(path)
-    with open_bytes(path) as stream, _parquet_errors(name):
-        file = _parquet_file(stream, name)
-        frame = _arrow_frame(file.read(), name)
-    if not len(frame):
-        raise DataError("has a header but no rows", file=name)
-    return Table(frame, SourceLocation(name, first_row=1))
-
-
-def _parquet_chunks(path: Source, size: int, encoding: str | None) -> Iterator[Chunk]:
-    import pyarrow as pa
-
-    del encoding
-    name = file_name(path)
-    with open_bytes(path) as stream, _parquet_errors(name):
-        file = _parquet_file(stream, name)
-        n_read = 0
-        for batch in file.iter_batches(size):
-            frame = _arrow_frame(pa.Table.from_batches([batch]), name)
-            where = SourceLocation(name, first_row=1 + n_read)
-            n_read += len(frame)
-            yield Chunk(Table(frame, where), n_read / max(file.metadata.num_rows, 1))
-
-
-def _parquet_file(stream: BinaryIO, name: str) -> parquet.ParquetFile:
-    """A file whose size in memory is within the limits, as far as the file states it."""
-    from pyarrow import parquet
-
-    n_packed = os.fstat(stream.fileno()).st_size
-    file = parquet.ParquetFile(stream if stream.seekable() else io.BytesIO(stream.read()))
-    groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
-    limits.check_unpacked(sum(max(group.total_byte_size, 0) for group in groups), n_packed, name)
-    n_columns = file.metadata.num_columns
-    limits.check_n_fields(n_columns, name)
-    n_rows = max(file.metadata.num_rows, sum(max(group.num_rows, 0) for group in groups))
-    limits.check_packed_cells(n_rows * n_columns, n_packed, name)
-    return file
-
-
-def _arrow_frame(table: pa.Table, name: str) -> pd.DataFrame:
-    """Frame of a table; damage that Arrow would find later, such as text that is not UTF-8, is found here."""
-    table.validate(full=True)
-    header = [column.strip() for column in table.column_names]
-    check_header(header, SourceLocation(name, first_row=1))
-    frame: pd.DataFrame = table.rename_columns(header).to_pandas(ignore_metadata=True)
-    return frame
 
 
 def _blocks(rows: Iterator[T], size: int) -> Iterator[list[T]]:

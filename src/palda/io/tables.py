@@ -97,7 +97,7 @@ def read_documents(
     if column is None:
         header = validation.listed(frame.columns)
         where.fail(f"no column of document ids among {header}; name one 'doc' or pass id='...'")
-    doc_ids = _document_ids(frame[column], where)
+    doc_ids = document_ids(frame[column], where)
     rest = [name for name in frame.columns if name != column]
     chosen = _text_columns(frame, rest, text, where)
     if not chosen:
@@ -111,7 +111,8 @@ def read_documents(
     return Documents(doc_ids, texts, fields)
 
 
-def _document_ids(column: pd.Series[Any], where: validation.SourceLocation) -> Strings:
+def document_ids(column: pd.Series[Any], where: validation.SourceLocation) -> Strings:
+    """Ids in a column; a blank one, a duplicate and a list are errors."""
     codes, cells = factorize(column)
     check_plain(codes, cells, "a document", str(column.name), where)
     doc_ids = names_array(column)

@@ -38,7 +38,8 @@ def run_cell(cell: Cell, n_threads: int = 1) -> CellRecord:
         warnings.simplefilter("always")
         fit = method.fit(model, features, task, cell)
         predict_start = time.perf_counter()
-        probs = np.asarray(fit.model.predict_proba(test_features))
+        given = {"features": task.values()[1]} if method.reads_values else {}
+        probs = np.asarray(fit.model.predict_proba(test_features, **given))
         predict_seconds = time.perf_counter() - predict_start
         predictions = fit.model.predict(test_features) if cell.method in REFERENCES else None
     measures = _measures(task, fit, probs, predictions) | {"predict_seconds": predict_seconds}

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 REFERENCES = ("nothing", "majority")
 """Baselines that ignore the documents: they show what a measure awards for no knowledge."""
 
+REAL_VALUED = ("scene", "yeast")
+"""Data sets of real values."""
+
 _IGNORED_PARAMETERS = ("random_state", "n_jobs", "engine", "verbose")  # the cell has the seed; others change no result
 
 
@@ -53,6 +56,8 @@ class Method:
     build: Callable[..., Any]  # (source, seed, n_jobs, quick, **options) -> estimator
     fit: Callable[[Any, Any, Task, Cell], MethodFit]  # (estimator, features, task, cell)
     package: str | None = None
+    reads_values: bool = False
+    """Whether the method reads real values beside words, where a data set has them."""
 
 
 def new_cell(
@@ -69,6 +74,9 @@ def new_cell(
 ) -> Cell:
     """A cell that includes all parameters of its method, so that its key depends on them."""
     given = tuple(sorted((options or {}).items()))
+    settings = _settings(method, source, given, quick)
+    if METHODS[method].reads_values and data in REAL_VALUED:
+        settings = tuple(sorted((*settings, ("features", "values"))))
     return Cell(
         data,
         method,
@@ -78,7 +86,7 @@ def new_cell(
         "" if source == "gold" else crowd,
         0 if source == "gold" else votes_per_doc,
         given,
-        _settings(method, source, given, quick),
+        settings,
         quick,
     )
 
@@ -122,7 +130,8 @@ def _build_palda(name: str, source: Source, seed: int, n_jobs: int, quick: bool,
 def _fit_palda(model: Any, words: Any, task: Task, cell: Cell) -> MethodFit:
     """Fit an estimator of palda, which chooses thresholds on held-out documents itself."""
     start = time.perf_counter()
-    model.fit(words, task.train.Y if cell.source == "gold" else task.votes)
+    values, _ = task.values() if METHODS[cell.method].reads_values else (None, None)
+    model.fit(words, task.train.Y if cell.source == "gold" else task.votes, features=values)
     seconds = time.perf_counter() - start
     if cell.source == "gold":
         return MethodFit(model, model.thresholds_, None, None, seconds, math.nan)
@@ -180,7 +189,15 @@ def _baseline_method(baseline: Baseline) -> Method:
 
 
 METHODS: Mapping[str, Method] = {
-    "palda": Method("palda", "palda, default", ("gold", "votes"), "words", partial(_build_palda, "palda"), _fit_palda),
+    "palda": Method(
+        "palda",
+        "palda, default",
+        ("gold", "votes"),
+        "words",
+        partial(_build_palda, "palda"),
+        _fit_palda,
+        reads_values=True,
+    ),
     "published": Method(
         "published",
         "ML-PA-LDA, as published",

@@ -48,6 +48,10 @@ class Task:
         words = ValueWords(scope=scope, random_state=self.seed).fit(self.train.X)
         return words.transform(self.train.X), words.transform(self.test.X)
 
+    def values(self) -> tuple[Any, Any]:
+        """Real values of the training and the test documents, as features beside their words; None for word counts."""
+        return (self.train.X, self.test.X) if isinstance(self.train.corpus, Values) else (None, None)
+
 
 def load_task(cell: Cell) -> Task:
     """Documents and crowd of a cell, drawn by its seed.

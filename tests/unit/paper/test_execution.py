@@ -204,6 +204,36 @@ def test_real_values_become_words_learned_from_training_documents_alone(monkeypa
     assert pooled.shape[1] == test_pooled.shape[1] == 100
 
 
+@pytest.mark.parametrize(("name", "n_columns"), [("palda", 3), ("published", 0)])
+def test_the_default_model_reads_real_values_beside_words_and_the_published_does_not(
+    name: str, n_columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+
+    def part(n_docs: int) -> Dataset:
+        gold = rng.integers(0, 2, (n_docs, 2))
+        values = np.column_stack((gold + rng.normal(scale=0.4, size=gold.shape), rng.random(n_docs)))
+        documents = Values(values, names_array("abc"), names_array(range(n_docs)))
+        return Dataset.of(documents, gold=gold, classes=["x", "y"])
+
+    monkeypatch.setattr(tasks, "_split", lambda data, seed: catalog.Split(part(80), part(40)))
+    cell = new_cell("values", name, "gold", 0, options={"n_topics": 2, "max_iter": 3})
+    task, method = load_task(cell), METHODS[name]
+    fitted = method.fit(
+        method.build("gold", 0, 1, True, **dict(cell.options)), task.features(method.features)[0], task, cell
+    )
+    names = fitted.model.feature_names_
+    assert (0 if names is None else len(names)) == n_columns
+    assert run_cell(cell).measures["micro_f1"] > 0.5
+    tasks._task.cache_clear()
+
+
+def test_cells_on_real_values_say_that_the_values_are_features() -> None:
+    assert ("features", "values") in new_cell("yeast", "palda", "votes", 0).settings
+    for data, method in (("yeast", "published"), ("bibtex", "palda")):
+        assert "features" not in dict(new_cell(data, method, "votes", 0).settings)
+
+
 def test_a_cell_includes_every_parameter_that_changes_results(with_guess: Method) -> None:
     cell = new_cell("toys", "guess", "gold", 0)
     assert cell.settings == (("certainty", 0.6),)

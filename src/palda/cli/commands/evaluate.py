@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from palda.cli import options as opt
+from palda.cli.features import new_features
 from palda.cli.inputs import regular_file, word_counts
 from palda.cli.output import Target, write_table
 from palda.errors import PaldaError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @opt.writes_files("output")
-@opt.option_groups(target=opt.target_options)
+@opt.option_groups(target=opt.target_options, features=opt.feature_options)
 def evaluate(
     model: opt.Model,
     gold: Annotated[Path, typer.Argument(help="Known labels: a table like the votes, without annotators.")],
@@ -27,6 +28,7 @@ def evaluate(
     ] = None,
     *,
     target: Target,
+    features: opt.FeatureFiles,
     id_: opt.Id = None,
     text: opt.Text = None,
     encoding: opt.Encoding = None,
@@ -37,14 +39,18 @@ def evaluate(
     from palda.io import read_documents, read_gold
     from palda.report import score_table
 
+    features.require_documents(documents)
     fitted = load(model).set_params(n_jobs=jobs)
-    with regular_file(gold) as file:
+    reading = {"id": id_, "text": text, "encoding": encoding}
+    with regular_file(gold) as file, new_features(features, fitted, reading) as given:
         if documents is None:
             doc_ids, methods = _consensus_methods(fitted)
         else:
             new = read_documents(documents, id=id_, text=text, encoding=encoding)
             doc_ids = new.doc_ids
-            methods = {"classifier": (fitted.predict_proba(word_counts(fitted, new)), fitted.thresholds_)}
+            given.check_end(len(new))
+            probs = fitted.predict_proba(word_counts(fitted, new), features=given.of(new))
+            methods = {"classifier": (probs, fitted.thresholds_)}
         truth = read_gold(file, doc_ids, [str(name) for name in fitted.classes_], encoding)
     if not (truth >= 0).any():
         raise PaldaError(f"{gold} contains no known label")

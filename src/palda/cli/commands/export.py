@@ -10,6 +10,7 @@ import typer
 
 from palda.cli import options as opt
 from palda.cli.console import Messages
+from palda.cli.features import NewFeatures, new_features
 from palda.cli.inputs import regular_file, word_counts
 from palda.cli.output import Target, write_records
 from palda.errors import PaldaError
@@ -83,7 +84,7 @@ def _label_studio_options(
 
 
 @opt.writes_files("output")
-@opt.option_groups(studio=_label_studio_options)
+@opt.option_groups(studio=_label_studio_options, features=opt.feature_options)
 def export(
     model: opt.Model,
     documents: Annotated[
@@ -100,6 +101,7 @@ def export(
     spreadsheet_safe: opt.SpreadsheetSafe = False,
     *,
     studio: _LabelStudioOptions,
+    features: opt.FeatureFiles,
     id_: opt.Id = None,
     text: opt.Text = None,
     encoding: opt.Encoding = None,
@@ -118,13 +120,16 @@ def export(
         raise typer.BadParameter("options of Label Studio need --to labelstudio")
     control = _control(studio) if to == "labelstudio" else None
     target = Target(output, _FORMATS[to], force, spreadsheet_safe)
+    features.require_documents(documents)
     fitted = load(model)
     fitted.set_params(n_jobs=jobs)
-    with Messages(quiet=quiet).show_warnings(), regular_file(documents) as file:
-        if file is None:
-            chunks = _training_labels(fitted, model)
-        else:
-            chunks = _new_labels(fitted, file, {"id": id_, "text": text, "encoding": encoding})
+    reading = {"id": id_, "text": text, "encoding": encoding}
+    with (
+        Messages(quiet=quiet).show_warnings(),
+        regular_file(documents) as file,
+        new_features(features, fitted, reading) as given,
+    ):
+        chunks = _training_labels(fitted, model) if file is None else _new_labels(fitted, file, reading, given)
         if control is None:
             write_records(_records(fitted, chunks), target)
         else:
@@ -154,13 +159,18 @@ def _training_labels(model: PALDA | CrowdPALDA, path: Path) -> Iterator[_Labels]
         yield _Labels(model.doc_ids_[rows], model.consensus_[rows], 0.5, texts, votes)
 
 
-def _new_labels(model: PALDA | CrowdPALDA, file: Path, reading: Record) -> Iterator[_Labels]:
+def _new_labels(
+    model: PALDA | CrowdPALDA, file: Path, reading: dict[str, str | None], features: NewFeatures
+) -> Iterator[_Labels]:
     from palda.io import stream_documents
 
+    n_done = 0
     for documents, _ in stream_documents(file, **reading, size=_CHUNK):
-        probs = model.predict_proba(word_counts(model, documents))
+        probs = model.predict_proba(word_counts(model, documents), features=features.of(documents, n_done))
+        n_done += len(documents)
         texts = getattr(documents, "texts", None)
         yield _Labels(documents.doc_ids, probs, model.thresholds_, texts, None)
+    features.check_end(n_done)
 
 
 def _records(model: PALDA | CrowdPALDA, chunks: Iterator[_Labels]) -> Iterator[list[Record]]:

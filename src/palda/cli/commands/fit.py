@@ -13,6 +13,7 @@ import typer
 
 from palda.cli import options as opt
 from palda.cli.console import Messages, Terminated, program_name, standard_output, write_lines
+from palda.cli.features import training_features
 from palda.cli.inputs import read_files
 from palda.cli.output import json_text
 from palda.errors import PaldaError, PaldaWarning
@@ -20,7 +21,7 @@ from palda.errors import PaldaError, PaldaWarning
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from palda.data import CountRows, Dataset, Strings, TextWords, ValueWords, Votes
+    from palda.data import CountRows, Dataset, FeatureTable, Strings, TextWords, ValueWords, Votes
     from palda.estimators import Checkpoint, CrowdPALDA
     from palda.io import ShardFolder
     from palda.report import FitSummary
@@ -29,7 +30,7 @@ _MAX_KEPT_DOCS, _MAX_KEPT_VOTES = 200_000, 20_000_000  # in a model file, from a
 
 
 @opt.writes_files("output", "report")
-@opt.option_groups(words=opt.word_options, reading=opt.read_options)
+@opt.option_groups(words=opt.word_options, reading=opt.read_options, features=opt.feature_options)
 def fit(
     documents: Annotated[
         Path,
@@ -64,6 +65,7 @@ def fit(
     *,
     words: opt.WordOptions,
     reading: dict[str, Any],
+    features: opt.FeatureFiles,
     seed: opt.Seed = 0,
     jobs: opt.Jobs = None,
     engine: opt.Engine = None,
@@ -94,12 +96,13 @@ def fit(
             source = _open_folder(documents, votes, reading, words)
         else:
             source = read_files(documents, votes, reading, gold, ignore_gold_columns=no_gold)
+        table = training_features(features, source, reading, label_prior)
         messages.write(f"fitting {len(source):,} documents with {len(source.votes):,} votes")
         with _checkpointed(checkpoint, resume=resume) as used:
             if isinstance(source, ShardFolder):
-                stored = _fit_folder(model, source, gold, used)
+                stored = _fit_folder(model, source, table, gold, used)
             else:
-                stored = _fit_dataset(model, source, words, seed, used)
+                stored = _fit_dataset(model, source, table, words, seed, used)
             if no_texts:
                 stored = stored._replace(texts=None)
             model.save(output, words=stored.words, texts=stored.texts, votes=stored.votes)
@@ -108,9 +111,11 @@ def fit(
         elif checkpoint.exists:
             messages.write("the model is the best so far; to resume, repeat the command with --resume --force")
     if report is not None:
+        given: dict[str, Any] = {} if stored.features is None else {"features": stored.features}
         write_report(
             model, report, texts=stored.texts, votes=stored.votes, words=getattr(stored.words, "spellings_", None),
             X=None if stored.texts is None else stored.counts[:], title=report_title(output), force=force,
+            **given,
         )  # fmt: skip
     _print_summary(fit_summary(model, source), output, report, as_json=as_json)
 
@@ -121,16 +126,22 @@ def report_title(model: Path) -> str:
 
 
 class _StoredData(NamedTuple):
-    """What later commands need besides the model: transformer, texts, votes and word counts; None if too large."""
+    """What later commands need besides the model: transformer, texts, votes, counts, features; None if too large."""
 
     words: TextWords | ValueWords | None
     texts: Strings | None
     votes: Votes | None
     counts: CountRows
+    features: FeatureTable | None
 
 
 def _fit_dataset(
-    model: CrowdPALDA, dataset: Dataset, options: opt.WordOptions, seed: int, checkpoint: Checkpoint | None
+    model: CrowdPALDA,
+    dataset: Dataset,
+    features: FeatureTable | None,
+    options: opt.WordOptions,
+    seed: int,
+    checkpoint: Checkpoint | None,
 ) -> _StoredData:
     from palda.data import Corpus, Documents
 
@@ -139,8 +150,9 @@ def _fit_dataset(
     counts = words.fit_transform(items)
     corpus = Corpus.from_counts(counts, words.get_feature_names_out(), dataset.doc_ids)
     gold = dataset.gold if (dataset.gold >= 0).any() else None
-    model.fit(corpus, dataset.votes, gold=gold, checkpoint=checkpoint)
-    return _StoredData(words, items.texts if isinstance(items, Documents) else None, dataset.votes, counts)
+    model.fit(corpus, dataset.votes, gold=gold, features=features, checkpoint=checkpoint)
+    texts = items.texts if isinstance(items, Documents) else None
+    return _StoredData(words, texts, dataset.votes, counts, features)
 
 
 def _open_folder(path: Path, votes: Path | None, reading: dict[str, Any], words: opt.WordOptions) -> ShardFolder:
@@ -157,7 +169,11 @@ def _open_folder(path: Path, votes: Path | None, reading: dict[str, Any], words:
 
 
 def _fit_folder(
-    model: CrowdPALDA, folder: ShardFolder, gold: Path | None, checkpoint: Checkpoint | None
+    model: CrowdPALDA,
+    folder: ShardFolder,
+    features: FeatureTable | None,
+    gold: Path | None,
+    checkpoint: Checkpoint | None,
 ) -> _StoredData:
     import numpy as np
 
@@ -167,11 +183,14 @@ def _fit_folder(
     if gold is not None:
         given = read_gold(gold, folder.doc_ids, folder.classes)
         known = np.where(given >= 0, given, folder.gold)
-    model.fit(folder, gold=known, checkpoint=checkpoint)
+    model.fit(folder, gold=known, features=features, checkpoint=checkpoint)
+    if features is None and model.feature_names_ is not None:
+        features = folder.features
     if len(folder) > _MAX_KEPT_DOCS or len(folder.votes) > _MAX_KEPT_VOTES:
         warnings.warn("too many texts and votes for a model file; they stay in the folder", PaldaWarning, stacklevel=2)
-        return _StoredData(folder.words, None, None, folder.counts)
-    return _StoredData(folder.words, folder.texts(), folder.votes.take(slice(None), named=True), folder.counts)
+        return _StoredData(folder.words, None, None, folder.counts, features)
+    votes = folder.votes.take(slice(None), named=True)
+    return _StoredData(folder.words, folder.texts(), votes, folder.counts, features)
 
 
 def _find_checkpoint(output: Path, minutes: float, *, resume: bool, force: bool) -> Checkpoint:

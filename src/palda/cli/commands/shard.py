@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from palda.io import ShardFolder
 
 
-@opt.option_groups(words=opt.word_options, reading=opt.read_options)
+@opt.option_groups(words=opt.word_options, reading=opt.read_options, features=opt.feature_options)
 def shard(
     documents: Annotated[
         Path, typer.Argument(help="Documents, or one file with documents and votes.", show_default=False)
@@ -33,6 +33,7 @@ def shard(
     *,
     words: opt.WordOptions,
     reading: dict[str, Any],
+    features: opt.FeatureFiles,
     quiet: opt.Quiet = False,
 ) -> None:
     """Count words and sort votes once, into a folder that palda fit and palda predict read piece by piece."""
@@ -47,9 +48,8 @@ def shard(
     )
     try:
         with Messages(quiet=quiet).show_warnings(), progress_bar(quiet=quiet) as bar:
-            folder = shard_files(
-                output, Sources(documents, votes, gold), treatment, resume=resume, force=force, watch=bar.update_step
-            )
+            sources = Sources(documents, votes, gold, features.path, features.ids)
+            folder = shard_files(output, sources, treatment, resume=resume, force=force, watch=bar.update_step)
     except (KeyboardInterrupt, Terminated) as stopped:
         stopped.args = ("what is done is kept; to resume, repeat the command with --resume",)
         raise
@@ -65,6 +65,7 @@ def _print_summary(folder: ShardFolder, output: Path, *, as_json: bool) -> None:
             summary = {
                 "documents": manifest.documents, "words": manifest.words, "entries": folder.counts.nnz,
                 "votes": len(folder.votes), "annotators": manifest.annotators, "classes": manifest.classes,
+                "features": manifest.features,
                 "known_labels": n_known, "shards": len(manifest.shards), "bytes": n_bytes, "folder": str(output),
             }  # fmt: skip
             sys.stdout.write(json_text(summary, indent=1) + "\n")
@@ -76,6 +77,7 @@ def _print_summary(folder: ShardFolder, output: Path, *, as_json: bool) -> None:
                 ("votes", f"{len(folder.votes):,} by {manifest.annotators:,} annotators"),
                 ("classes", f"{manifest.classes}: {names}"),
                 ("known labels", f"{n_known:,}"),
+                *([("features", f"{manifest.features:,}")] if manifest.features else []),
                 ("written", f"{output} ({len(manifest.shards):,} shards, {n_bytes / 1e6:.1f} MB)"),
             ]
         )

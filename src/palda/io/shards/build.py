@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 from sklearn.base import clone
 
-from palda.data import Corpus, Dataset, Documents, TextWords, ValueWords, names_array, validation
+from palda.data import Corpus, Dataset, Documents, TextWords, Values, ValueWords, names_array, validation
 from palda.errors import DataError
+from palda.io.feature_files import FeatureReader, FeatureSource, open_features
 from palda.io.files import file_name
 from palda.io.shards.folder import open_shards
 from palda.io.shards.format import WORDS, Manifest, read_json, write_json
+from palda.io.shards.gold_labels import GoldLabels
 from palda.io.shards.replacement import write_errors
 from palda.io.shards.unfinished import FinishedShard, RecordCounts, UnfinishedFolder
 from palda.io.shards.vote_sorting import (
@@ -31,13 +33,20 @@ from palda.io.shards.vote_sorting import (
     vote_file,
     votes_of_shard,
 )
-from palda.io.shards.writer import DOCS_PER_SHARD, annotator_names, write_names, write_part, write_words
+from palda.io.shards.writer import (
+    DOCS_PER_SHARD,
+    annotator_names,
+    feature_names,
+    feature_sizes,
+    write_names,
+    write_part,
+    write_words,
+)
 from palda.io.sources import (
     ReadOptions,
     format_of,
     read,
     read_gold,
-    read_gold_votes,
     stream_documents,
     warn_about_unused_gold,
 )
@@ -68,6 +77,14 @@ class Sources:
     votes: Source | None = None
     gold: Source | None = None
     """Gold labels: a table like votes, without annotators. It is read into memory."""
+    features: Source | None = None
+    """Features of the documents, as ``read_features`` reads them. Numeric documents are their own features."""
+    feature_ids: Source | None = None
+    """Ids of the features, for a file without ids."""
+
+    def files(self) -> dict[str, Source]:
+        """Files by what they hold."""
+        return {f"the {name.replace('_', ' ')}": path for name, path in vars(self).items() if path is not None}
 
 
 @dataclass(frozen=True)
@@ -98,6 +115,7 @@ class _Plan(NamedTuple):
     n_annotators: int
     texts: bool
     files: dict[str, str]
+    features: FeatureReader | None
     records: RecordCounts
     """Votes and abstentions that were read; those of the shards must add up to them."""
     shards: Iterator[Callable[[], _Part]]
@@ -160,27 +178,30 @@ def shard_files(
     validation.require_count(treatment.docs_per_shard, "docs_per_shard")
     tell = watch or _ignore_progress
     request: dict[str, Any] = {"options": treatment.as_dict()}
-    request |= {f"the {name}": _file_stamps(path) for name, path in vars(sources).items() if path is not None}
+    request |= {name: _file_stamps(path) for name, path in sources.files().items()}
     with UnfinishedFolder(Path(target), request, resume=resume, force=force) as unfinished:
         make_plan = _streamed_plan if _can_stream(sources, treatment.options) else _whole_plan
         plan = make_plan(sources, treatment, unfinished, tell)
+        features = plan.features
         shards = []
         n_done = 0
         for number, make in enumerate(plan.shards):
             shard = unfinished.shard(number)
             if shard is None:
                 dataset, records = make()
-                shard = FinishedShard(write_part(unfinished.output, number, dataset), records)
+                rows = None if features is None else features.rows(dataset.doc_ids, n_done).values
+                shard = FinishedShard(write_part(unfinished.output, number, dataset, rows), records)
                 unfinished.add(shard)
             shards.append(shard)
             n_done += shard.entry.documents
             tell("writing shards", n_done / max(plan.n_docs, 1), n_done)
         _check_counts(plan, shards, unfinished.path)
-        for name, path in vars(sources).items():
-            if path is not None and _file_stamps(path) != request[f"the {name}"]:
+        for name, path in sources.files().items():
+            if _file_stamps(path) != request[name]:
                 raise DataError("changed while it was read; start again with force=True", file=file_name(path))
         sizes = (plan.n_docs, plan.n_words, plan.n_classes, plan.n_annotators)
-        unfinished.complete(Manifest(*sizes, plan.texts, tuple(shard.entry for shard in shards), plan.files))
+        kinds = feature_sizes(None if features is None else features.table)
+        unfinished.complete(Manifest(*sizes, plan.texts, tuple(shard.entry for shard in shards), plan.files, **kinds))
     return open_shards(target)
 
 
@@ -224,6 +245,21 @@ def _can_stream(sources: Sources, options: ReadOptions) -> bool:
     return isinstance(next(chunks).documents, Documents)
 
 
+def _open_features(
+    sources: Sources, treatment: Treatment, unfinished: UnfinishedFolder, n_docs: int
+) -> FeatureReader | None:
+    if sources.features is None:
+        return None
+    options = treatment.options
+    source = FeatureSource(
+        sources.features, sources.feature_ids, options.id, options.encoding, id_required=False,
+        ignored=() if options.text is None else (options.text,),
+    )  # fmt: skip
+    features = open_features(source, unfinished.temporary)
+    features.check_length(n_docs)
+    return features
+
+
 # Files that are read at once
 
 
@@ -239,13 +275,21 @@ def _whole_plan(sources: Sources, treatment: Treatment, unfinished: UnfinishedFo
     texts = dataset.corpus.texts if isinstance(dataset.corpus, Documents) and treatment.keep_texts else None
     corpus = Corpus.from_counts(counts, words.get_feature_names_out(), dataset.doc_ids, texts)
     counted = dataset.with_corpus(corpus)
-    names = {"vocabulary": corpus.vocabulary, "classes": counted.classes, **annotator_names(counted.votes)}
+    names: dict[str, Any] = {
+        "vocabulary": corpus.vocabulary,
+        "classes": counted.classes,
+        **annotator_names(counted.votes),
+    }
+    features = _open_features(sources, treatment, unfinished, len(counted))
+    if features is None and isinstance(dataset.corpus, Values):
+        features = FeatureReader(dataset.corpus.feature_table(), None, file_name(sources.documents))
+    names |= feature_names(None if features is None else features.table)
     files = write_words(unfinished.output, words) | write_names(unfinished.output, names)
     size = treatment.docs_per_shard
     shards = (partial(_part, counted, slice(start, start + size)) for start in range(0, len(counted), size))
     sizes = (len(counted), corpus.n_words, len(counted.classes), counted.votes.n_annotators)
     records = RecordCounts(len(counted.votes), len(counted.votes.abstained))
-    return _Plan(*sizes, texts is not None, files, records, shards)
+    return _Plan(*sizes, texts is not None, files, features, records, shards)
 
 
 def _part(dataset: Dataset, rows: slice) -> _Part:
@@ -264,16 +308,18 @@ def _streamed_plan(sources: Sources, treatment: Treatment, unfinished: Unfinishe
     facts, grouped = _grouped_votes(sources, treatment, unfinished, index, tell)
     first, _ = next(_documents(sources, treatment.options))
     warn_about_unused_gold(first, names_array(facts.classes), sources.documents)
-    gold = _GoldLabels.read(sources.gold, facts.classes, index, treatment.options.encoding)
+    gold = GoldLabels.read(sources.gold, facts.classes, index, treatment.options.encoding)
     words = restore_words(read_json(unfinished.output / WORDS))
     if not isinstance(words, TextWords):
         raise TypeError("only texts are streamed")
-    names = {"vocabulary": list(words.vocabulary_), "classes": facts.classes, **facts.annotator_names()}
+    names: dict[str, Any] = {"vocabulary": list(words.vocabulary_), "classes": facts.classes, **facts.annotator_names()}
+    features = _open_features(sources, treatment, unfinished, read["n_docs"])
+    names |= feature_names(None if features is None else features.table)
     files = read["files"] | write_names(unfinished.output, names)
     maker = _ShardMaker(sources, treatment, unfinished.temporary, words, words.chunk_counter(), facts, grouped, gold)
     shards = maker.shards(read["n_docs"])
     sizes = (read["n_docs"], len(words.vocabulary_), len(facts.classes), len(facts.annotators))
-    return _Plan(*sizes, treatment.keep_texts, files, grouped.records, shards)
+    return _Plan(*sizes, treatment.keep_texts, files, features, grouped.records, shards)
 
 
 _IDS, _FIRST_IDS = "ids.npy", "first_ids.json"
@@ -352,29 +398,6 @@ def _grouped_votes(
     return facts, grouped
 
 
-class _GoldLabels(NamedTuple):
-    """Gold labels from a file of their own, sorted by document."""
-
-    doc: NDArray[np.int64]
-    label: NDArray[np.int32]
-    value: NDArray[np.int8]
-
-    @classmethod
-    def read(cls, path: Source | None, classes: list[str], index: DocumentIndex, encoding: str | None) -> _GoldLabels:
-        if path is None:
-            return cls(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int8))
-        votes = read_gold_votes(path, classes, encoding)
-        every = np.arange(votes.n_docs)
-        doc = index.document_positions(votes.doc_ids, every, validation.SourceLocation(file_name(path)))[votes.doc]
-        order = np.argsort(doc, kind="stable")
-        return cls(doc[order], votes.label[order], votes.value[order])
-
-    def put_into(self, gold: NDArray[np.int8], first_doc: int) -> None:
-        """Overwrite the gold labels of some consecutive documents."""
-        start, stop = np.searchsorted(self.doc, [first_doc, first_doc + len(gold)])
-        gold[self.doc[start:stop] - first_doc, self.label[start:stop]] = self.value[start:stop]
-
-
 @dataclass(frozen=True)
 class _Block:
     """Documents that were read and whose words are not counted yet."""
@@ -424,7 +447,7 @@ class _ShardMaker:
     count: Callable[[Strings], Counts]
     facts: VoteFacts
     grouped: GroupedVotes
-    gold: _GoldLabels
+    gold: GoldLabels
 
     def shards(self, n_docs: int) -> Iterator[Callable[[], _Part]]:
         """A function per shard; words are counted when it is called."""

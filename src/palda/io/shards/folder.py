@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from palda.data import Corpus, Dataset
+from palda.data import Corpus, Dataset, FeatureTable
 from palda.errors import DataError
 from palda.io.shards.format import MANIFEST, WORDS, file_sha256, read_json
+from palda.io.shards.mapped_features import MappedFeatures
 from palda.io.shards.reader import MappedCounts, MappedVotes, open_reader
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class ShardFolder:
         Word counts (documents, words); ``counts[rows]`` is a sparse matrix in memory.
     votes : MappedVotes
         Votes; ``votes.take(rows)`` is a ``Votes`` in memory.
+    features : FeatureTable or None
+        Numbers and categories of the documents; ``features.values[rows]`` is an array in memory.
 
     Examples
     --------
@@ -138,6 +141,12 @@ class ShardFolder:
             return restore_words(content, self.manifest.words)
         except (LookupError, TypeError, ValueError) as wrong:
             raise DataError(f"is damaged ({wrong}); write the folder again", file=str(self.path / WORDS)) from None
+
+    @cached_property
+    def features(self) -> FeatureTable | None:
+        """Features of the documents, in their order, if the folder has features; rows are read when they are used."""
+        axes = self._reader.feature_axes
+        return None if axes is None else FeatureTable(MappedFeatures(self._reader), *axes)
 
     @property
     def X(self) -> MappedCounts:  # noqa: N802 - scikit-learn's name

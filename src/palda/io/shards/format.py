@@ -1,9 +1,9 @@
 """Files of a shard folder: their names, their content, and its validation.
 
 A folder holds ``manifest.json`` (sizes, and the SHA-256 of every other file), ``names.json`` (vocabulary, classes,
-annotators, and their kinds and families if known), ``words.json`` (the fitted transformer that turns new documents into
-counts, if it is known) and one Arrow IPC file per shard, ``shard-00000.arrow``. Equal data give equal bytes: no file
-holds a date.
+annotators, and their kinds and families if known, features and their categories), ``words.json`` (the fitted
+transformer that turns new documents into counts, if it is known) and one Arrow IPC file per shard,
+``shard-00000.arrow``. Equal data give equal bytes: no file holds a date.
 
 A shard file is uncompressed, so that it can be memory-mapped, and has one row per document. Its columns are:
 
@@ -20,6 +20,8 @@ A shard file is uncompressed, so that it can be memory-mapped, and has one row p
 ``vote_times``            large_list of double         seconds since 1970, NaN if unknown; only if any is known
 ``abstained``             large_list of integers       annotators who looked at the document and judged nothing
 ``gold``                  fixed_size_list of int8      known label per class, -1 if unknown; only if any is known
+``features``              fixed_size_list of float or  features of the document, NaN if missing; categories are
+                          double                       positions; only if the folder has features
 ========================  ===========================  ==============================================================
 
 Integers and counts have the smallest type that holds them exactly. A column of strings that are not valid Unicode (lone
@@ -39,6 +41,7 @@ import numpy as np
 from palda.errors import DataError, reason_of
 from palda.io import json_rules
 from palda.io.atomic import replacing
+from palda.io.limits import MAX_FIELDS
 from palda.io.regular_files import open_regular
 from palda.io.versions import package_version
 
@@ -84,11 +87,18 @@ class Manifest:
     shards: tuple[ShardEntry, ...]
     files: dict[str, str] = field(default_factory=dict)
     """SHA-256 of the files beside the shards."""
+    features: int = 0
+    """Number of features of a document."""
+    feature_type: str = ""
+    """``"float32"`` or ``"float64"`` if there are features."""
 
     def write(self, folder: Path) -> None:
         """Write the manifest, which comes last: a folder without it cannot be opened."""
         head = {"format": FORMAT, "format_version": FORMAT_VERSION, "palda": package_version("palda")}
-        write_json(folder / MANIFEST, head | asdict(self), indent=1)
+        own = asdict(self)
+        if not self.features:  # as older versions read it
+            own = {name: value for name, value in own.items() if name not in _FEATURE_RULES}
+        write_json(folder / MANIFEST, head | own, indent=1)
 
 
 def shard_name(number: int) -> str:
@@ -136,6 +146,10 @@ _MANIFEST_RULES = {
     "shards": json_rules.list_of(json_rules.ANY),
     "files": json_rules.mapping_of(json_rules.DIGEST),
 }
+_FEATURE_RULES = {
+    "features": json_rules.integer(1, MAX_FIELDS),
+    "feature_type": json_rules.one_of("float32", "float64"),
+}
 _ENTRY_RULES = {
     "file": _FILE,
     "documents": _SIZE,
@@ -147,7 +161,9 @@ _ENTRY_RULES = {
 
 
 def _manifest(content: Any) -> Manifest:
-    json_rules.check_object(content, _MANIFEST_RULES, name="the manifest")
+    json_rules.check_object(content, _MANIFEST_RULES, _FEATURE_RULES, name="the manifest")
+    if ("features" in content) != ("feature_type" in content):
+        raise json_rules.ValueRuleError("'features' and 'feature_type' belong together")
     entries = [json_rules.check_object(entry, _ENTRY_RULES, name="a shard") for entry in content["shards"]]
     shards = tuple(ShardEntry(**entry) for entry in entries)
     files = content["files"]
@@ -158,7 +174,8 @@ def _manifest(content: Any) -> Manifest:
     if NAMES not in files or len({shard.file for shard in shards} | set(files)) != len(shards) + len(files):
         raise json_rules.ValueRuleError("a file is missing or listed twice")
     sizes = {name: content[name] for name in ("documents", "words", "classes", "annotators", "texts")}
-    return Manifest(**sizes, shards=shards, files=files)
+    features = {name: content[name] for name in _FEATURE_RULES if name in content}
+    return Manifest(**sizes, shards=shards, files=files, **features)
 
 
 def read_json(path: Path) -> Any:
@@ -210,6 +227,22 @@ def traits_of(content: Any, name: str, n_annotators: int, path: Path) -> Strings
     return names_of(content, name, n_annotators, path)
 
 
+def feature_axes_of(content: Any, n_features: int, path: Path) -> tuple[Strings, tuple[Strings | None, ...]]:
+    """Names of the features and their categories, None for numbers, from the content of ``names.json``."""
+    names = names_of(content, "features", n_features, path)
+    listed = content.get("feature_categories", [None] * n_features)
+    is_sound = isinstance(listed, list) and len(listed) == n_features
+    if not is_sound or not all(one is None or _are_names(one) for one in listed) or not _are_names(names.tolist()):
+        raise DataError("is damaged (features: wrong names or categories); write the folder again", file=str(path))
+    return names, tuple(None if one is None else string_array(one) for one in listed)
+
+
+def _are_names(value: Any) -> bool:
+    """Whether a value is a list of different strings that are valid Unicode."""
+    rule = json_rules.list_of(json_rules.UNICODE)
+    return rule.accepts(value) and len(set(value)) == len(value)
+
+
 def string_array(strings: list[str]) -> Strings:
     """Strings in a read-only array, unchanged."""
     array = np.fromiter(strings, dtype=object, count=len(strings))
@@ -221,7 +254,12 @@ def string_array(strings: list[str]) -> Strings:
 
 
 def write_shard(
-    path: Path, counts: Counts, votes: Votes, gold: NDArray[np.int8], texts: Strings | None
+    path: Path,
+    counts: Counts,
+    votes: Votes,
+    gold: NDArray[np.int8],
+    texts: Strings | None,
+    features: NDArray[Any] | None = None,
 ) -> tuple[str, int]:
     """Write a shard file atomically; returns its SHA-256 and the number of gold labels."""
     import pyarrow as pa
@@ -242,8 +280,12 @@ def write_shard(
     columns |= {name: _list_column(votes.doc_starts, values) for name, values in vote_columns.items()}
     columns["abstained"] = _list_column(abstained, votes.abstained[:, 1].astype(_code_type(votes.n_annotators)))
     n_known = int(np.count_nonzero(gold >= 0))
-    if n_known:
-        columns["gold"] = pa.FixedSizeListArray.from_arrays(pa.array(gold.ravel()), gold.shape[1])
+    fixed = {"gold": gold if n_known else None, "features": features}
+    columns |= {
+        name: pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(rows).ravel()), rows.shape[1])
+        for name, rows in fixed.items()
+        if rows is not None
+    }
     batch = pa.RecordBatch.from_pydict(columns)
 
     def write(unfinished: Path) -> None:

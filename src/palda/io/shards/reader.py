@@ -17,6 +17,7 @@ from palda.errors import DataError
 from palda.io.shards.format import (
     MANIFEST,
     NAMES,
+    feature_axes_of,
     names_of,
     read_json,
     read_manifest,
@@ -116,13 +117,21 @@ class ShardReader:
         kinds = traits_of(content, "annotator_kinds", self.manifest.annotators, path)
         return kinds, traits_of(content, "annotator_families", self.manifest.annotators, path)
 
+    @cached_property
+    def feature_axes(self) -> tuple[Strings, tuple[Strings | None, ...]] | None:
+        """Names and categories of the features; None if the folder has no features."""
+        if not self.manifest.features:
+            return None
+        path = self.path / NAMES
+        return feature_axes_of(read_json(path), self.manifest.features, path)
+
     def check_sizes(self) -> None:
         """Raise unless every file is large enough for the sizes in the manifest, before memory is taken for them."""
         if self._sizes_checked:
             return
         manifest = self.manifest
-        smallest = {shard.file: min_file_size(shard) for shard in manifest.shards}
-        smallest[NAMES] = 2 * (manifest.words + manifest.classes + manifest.annotators)
+        smallest = {shard.file: min_file_size(shard, manifest.features) for shard in manifest.shards}
+        smallest[NAMES] = 2 * (manifest.words + manifest.classes + manifest.annotators + manifest.features)
         for name, n_bytes in smallest.items():
             path = self.path / name
             if not path.exists():
@@ -141,7 +150,7 @@ class ShardReader:
         path = self.path / entry.file
         stamp = _file_stamp(path)
         if self._validated.get(number) != stamp:
-            check_shard(path, entry, self.manifest)
+            check_shard(path, entry, self.manifest, self.feature_axes)
             self._validated[number] = stamp
         return mapped_shard(path)
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from palda.data import ArraySpec, check_arrays
+from palda.data import ArraySpec, FeatureTable, check_arrays
 from palda.errors import DataError, reason_of
+from palda.io.arrow_messages import MAGIC, N_MAGIC, is_compressed
 from palda.io.regular_files import open_regular
 
 if TYPE_CHECKING:
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from palda.data import Strings
     from palda.io.shards.format import Manifest, ShardEntry
 
-_MAGIC = b"ARROW1"
+    FeatureAxes = tuple[Strings, tuple[Strings | None, ...]]
+
 _LISTS = ("words", "counts", "vote_annotators", "vote_classes", "vote_values", "abstained")
 _OPTIONAL_LISTS = ("vote_probabilities", "vote_times")
-_HEADER_FIELD, _COMPRESSION_FIELD = 2, 3  # numbers of fields in the tables Message and RecordBatch of the Arrow format
+_FIXED_LISTS = {"gold": "labels", "features": "numbers"}
 _STARTS = ArraySpec((("documents", "one more"),), "int64", low=0, ascending=True)
 
 SHARD_ARRAYS = {
@@ -46,6 +49,7 @@ SHARD_ARRAYS = {
     "abstained_starts": _STARTS,
     "abstained": ArraySpec(("abstentions",), "integer", low=0, below="annotators"),
     "gold": ArraySpec(("documents", "classes"), "int8", low=-1, high=1, group="gold"),
+    "features": ArraySpec(("documents", "features"), "number", nan=True, group="features"),
 }
 """Schema of the arrays of a shard; sizes are those of the manifest."""
 
@@ -71,6 +75,7 @@ class Shard:
     gold: NDArray[np.int8] | None
     vote_probabilities: NDArray[np.float32] | None
     vote_times: NDArray[np.float64] | None
+    features: NDArray[np.floating[Any]] | None
 
     def strings(self, name: str, rows: slice | NDArray[np.int64]) -> list[str]:
         """Ids (``"ids"``) or texts (``"texts"``) of some documents."""
@@ -122,37 +127,20 @@ def _only_batch(content: pa.Buffer) -> pa.RecordBatch:
     """The record batch of a file that has a schema, one uncompressed record batch, and nothing else."""
     import pyarrow as pa
 
-    if content[: len(_MAGIC)].to_pybytes() != _MAGIC or content[-len(_MAGIC) :].to_pybytes() != _MAGIC:
+    if content[: len(MAGIC)].to_pybytes() != MAGIC or content[-len(MAGIC) :].to_pybytes() != MAGIC:
         raise ValueError("not a whole Arrow file")
-    messages = pa.ipc.MessageReader.open_stream(content.slice(8))
+    messages = pa.ipc.MessageReader.open_stream(content.slice(N_MAGIC))
     try:
         first, second = messages.read_next_message(), messages.read_next_message()
     except StopIteration:
         raise ValueError("it has no record batch") from None
     if (first.type, second.type) != ("schema", "record batch"):
         raise ValueError(f"{first.type} and {second.type} instead of a schema and a record batch")
-    if _is_compressed(second.metadata):
+    if is_compressed(second.metadata):
         raise ValueError("it is compressed, and shard files never are")
     schema = pa.ipc.read_schema(first)
     _check_types(schema)
     return pa.ipc.read_record_batch(second, schema)
-
-
-def _is_compressed(metadata: pa.Buffer) -> bool:
-    """Whether a message that holds a record batch, a verified flatbuffer, says how its buffers are compressed."""
-    raw = metadata.to_pybytes()
-    message = struct.unpack_from("<I", raw, 0)[0]
-    header = _field(raw, message, _HEADER_FIELD)
-    batch = header + struct.unpack_from("<I", raw, header)[0]
-    return bool(_field(raw, batch, _COMPRESSION_FIELD) != batch)
-
-
-def _field(raw: bytes, table: int, number: int) -> int:
-    """Position of a field of a flatbuffer table; that of the table itself if it has no such field."""
-    vtable = table - struct.unpack_from("<i", raw, table)[0]
-    (n_bytes,) = struct.unpack_from("<H", raw, vtable)
-    place = 4 + 2 * number
-    return table + (struct.unpack_from("<H", raw, vtable + place)[0] if place < n_bytes else 0)
 
 
 def _check_types(schema: pa.Schema) -> None:
@@ -163,7 +151,7 @@ def _check_types(schema: pa.Schema) -> None:
     for name in ("id", *_LISTS):
         if name not in names:
             raise ValueError(f"column {name!r} is missing")
-    if len(set(names)) < len(names) or not set(names) <= {"id", "text", "gold", *_LISTS, *_OPTIONAL_LISTS}:
+    if len(set(names)) < len(names) or not set(names) <= {"id", "text", *_FIXED_LISTS, *_LISTS, *_OPTIONAL_LISTS}:
         raise ValueError("there is a column that does not belong there")
     for name in {"id", "text"} & set(names):
         kind = schema.field(name).type
@@ -173,10 +161,10 @@ def _check_types(schema: pa.Schema) -> None:
         kind = schema.field(name).type
         if not pa.types.is_large_list(kind) or not _is_number(kind.value_type):
             raise ValueError(f"column {name!r} is not a list of numbers")
-    if "gold" in names:
-        kind = schema.field("gold").type
+    for name in set(_FIXED_LISTS) & set(names):
+        kind = schema.field(name).type
         if not pa.types.is_fixed_size_list(kind) or not _is_number(kind.value_type):
-            raise ValueError("column 'gold' is not a list of labels")
+            raise ValueError(f"column {name!r} is not a list of {_FIXED_LISTS[name]}")
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -199,29 +187,37 @@ def _columns(batch: pa.RecordBatch) -> Shard:
     for group in (("words", "counts"), ("vote_annotators", "vote_classes", "vote_values", *optional)):
         if not all(np.array_equal(lists[group[0]][0], lists[name][0]) for name in group):
             raise ValueError(f"the lists of {' and '.join(group)} differ in length")
-    gold = None
-    if "gold" in names:
-        column = batch.column("gold")
-        values = column.flatten()
-        if values.null_count:
-            raise ValueError("column 'gold' has missing values")
-        gold = values.to_numpy().reshape(len(column), column.type.list_size)
     return Shard(
         batch.column("id"), batch.column("text") if "text" in names else None,
         *lists["words"], lists["counts"][1], *lists["vote_annotators"], lists["vote_classes"][1],
-        lists["vote_values"][1], *lists["abstained"], gold,
-        *(lists[name][1] if name in lists else None for name in _OPTIONAL_LISTS),
+        lists["vote_values"][1], *lists["abstained"], _fixed_lists(batch, "gold"),
+        *(lists[name][1] if name in lists else None for name in _OPTIONAL_LISTS), *[_fixed_lists(batch, "features")],
     )  # fmt: skip
 
 
-def check_shard(path: Path, entry: ShardEntry, manifest: Manifest) -> None:
-    """Raise unless a shard file matches ``SHARD_ARRAYS`` and its sizes fit the manifest."""
+def _fixed_lists(batch: pa.RecordBatch, name: str) -> NDArray[Any] | None:
+    """Lists of equal length as one array (rows, length); None if there is no such column."""
+    if name not in batch.schema.names:
+        return None
+    column = batch.column(name)
+    values = column.flatten()
+    if values.null_count:
+        raise ValueError(f"column {name!r} has missing values")
+    table: NDArray[Any] = values.to_numpy().reshape(len(column), column.type.list_size)
+    return table
+
+
+def check_shard(path: Path, entry: ShardEntry, manifest: Manifest, feature_axes: FeatureAxes | None) -> None:
+    """Raise unless a shard file matches ``SHARD_ARRAYS`` and its sizes fit the manifest.
+
+    ``feature_axes`` are names and categories of the features, if the folder has features.
+    """
     shard = mapped_shard(path)
     with _damage_reported(path):
         _check_strings(shard, entry, has_texts=manifest.texts)
         stored = ((spec.name, getattr(shard, spec.name)) for spec in fields(shard) if spec.name in SHARD_ARRAYS)
         arrays = {name: array for name, array in stored if array is not None}
-        sizes = {name: getattr(manifest, name) for name in ("words", "classes", "annotators")}
+        sizes = {name: getattr(manifest, name) for name in ("words", "classes", "annotators", "features")}
         sizes |= {name: getattr(entry, name) for name in ("documents", "entries", "votes")}
         check_arrays(arrays, SHARD_ARRAYS, sizes | {"one more": 1})
         for starts, values in (
@@ -237,6 +233,11 @@ def check_shard(path: Path, entry: ShardEntry, manifest: Manifest) -> None:
         n_known = 0 if shard.gold is None else int(np.count_nonzero(shard.gold >= 0))
         if n_known != entry.known:
             raise ValueError("the number of gold labels differs from the manifest")
+        found = "" if shard.features is None else str(shard.features.dtype)
+        if found != manifest.feature_type:
+            raise ValueError("it has other features than the manifest says")
+        if shard.features is not None and feature_axes is not None:
+            FeatureTable(shard.features, *feature_axes).check_finite()
 
 
 def _check_strings(shard: Shard, entry: ShardEntry, *, has_texts: bool) -> None:
@@ -253,6 +254,6 @@ def _check_strings(shard: Shard, entry: ShardEntry, *, has_texts: bool) -> None:
                 text.decode("utf-8", "surrogatepass")
 
 
-def min_file_size(entry: ShardEntry) -> int:
+def min_file_size(entry: ShardEntry, n_features: int) -> int:
     """Bytes that a shard file with these sizes has at least; a smaller file cannot hold what the manifest says."""
-    return 8 * (len(_LISTS) + 1) * entry.documents + 2 * entry.entries + 3 * entry.votes
+    return (8 * (len(_LISTS) + 1) + 4 * n_features) * entry.documents + 2 * entry.entries + 3 * entry.votes

@@ -39,7 +39,7 @@ _FOLDER_FILE = re.compile(r"shard-\d{5,}\.(arrow|npz)|manifest\.json|names\.json
 _KNOWN_FILES = {
     "folder": _FOLDER_FILE,
     "old": _FOLDER_FILE,
-    "temporary": re.compile(r"ids\.npy|first_ids\.json|votes-\d{5,}"),
+    "temporary": re.compile(r"ids\.npy|first_ids\.json|features\.bin|votes-\d{5,}"),
 }
 _KEPT = "; what is done is kept, and resume=True continues"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palda.data import Corpus, Dataset, validation
+from palda.data import Corpus, Dataset, FeatureTable, validation
 from palda.errors import DataError
 from palda.io.shards.folder import open_shards
 from palda.io.shards.format import NAMES, WORDS, Manifest, ShardEntry, shard_name, write_json, write_shard
@@ -29,6 +29,7 @@ def write_shards(
     data: Corpus | Dataset,
     *,
     words: Words | None = None,
+    features: Any = None,
     docs_per_shard: int = DOCS_PER_SHARD,
     force: bool = False,
 ) -> ShardFolder:
@@ -42,6 +43,8 @@ def write_shards(
         Word counts, or a dataset whose ``corpus`` is a ``Corpus``. Texts are kept if the corpus has them.
     words : TextWords or ValueWords, optional
         The fitted transformer that made the counts. A model fitted from the folder can then read new documents.
+    features : array, DataFrame or FeatureTable, optional
+        Features of the documents, as estimators take them; matched by id if they have ids.
     docs_per_shard : int, default 16384
         Documents per file.
     force : bool, default False
@@ -55,7 +58,7 @@ def write_shards(
     Raises
     ------
     DataError
-        If the folder exists, or if ``data`` holds no word counts.
+        If the folder exists, if ``data`` holds no word counts, or if a document has no features.
 
     Examples
     --------
@@ -73,18 +76,27 @@ def write_shards(
     corpus = dataset.corpus
     if not isinstance(corpus, Corpus):
         raise DataError("shards hold word counts; turn the documents into a Corpus first, with TextWords")
+    table = None if features is None else FeatureTable.of(features).on_documents(dataset.doc_ids)
+    if table is not None:
+        table.check_finite()
     target = Path(path)
     with UnfinishedFolder(target, IN_MEMORY, resume=False, force=force) as unfinished:
-        axes = {"vocabulary": corpus.vocabulary, "classes": dataset.classes, **annotator_names(dataset.votes)}
+        axes: dict[str, Any] = {
+            "vocabulary": corpus.vocabulary,
+            "classes": dataset.classes,
+            **annotator_names(dataset.votes),
+        }
+        axes |= feature_names(table)
         files = write_names(unfinished.output, axes)
         if words is not None:
             files = write_words(unfinished.output, words) | files
+        parts = [slice(start, start + docs_per_shard) for start in range(0, len(dataset), docs_per_shard)]
         entries = [
-            write_part(unfinished.output, number, dataset.take(slice(start, start + docs_per_shard)))
-            for number, start in enumerate(range(0, len(dataset), docs_per_shard))
+            write_part(unfinished.output, number, dataset.take(rows), None if table is None else table.values[rows])
+            for number, rows in enumerate(parts)
         ]
         sizes = (len(dataset), corpus.n_words, len(dataset.classes), dataset.votes.n_annotators)
-        unfinished.complete(Manifest(*sizes, corpus.texts is not None, tuple(entries), files))
+        unfinished.complete(Manifest(*sizes, corpus.texts is not None, tuple(entries), files, **feature_sizes(table)))
     return open_shards(target)
 
 
@@ -95,7 +107,24 @@ def annotator_names(votes: Votes) -> dict[str, Strings]:
     return names | {name: values for name, values in traits.items() if len(values)}
 
 
-def write_names(folder: Path, axes: Mapping[str, Iterable[str]]) -> dict[str, str]:
+def feature_names(table: FeatureTable | None) -> dict[str, Any]:
+    """Names of the features, and the categories of those that are categories."""
+    if table is None:
+        return {}
+    if not any(names is not None for names in table.categories):
+        return {"features": table.names}
+    return {
+        "features": table.names,
+        "feature_categories": [None if names is None else list(names) for names in table.categories],
+    }
+
+
+def feature_sizes(table: FeatureTable | None) -> dict[str, Any]:
+    """Number and type of the features, as the manifest lists them."""
+    return {} if table is None else {"features": table.n_columns, "feature_type": str(table.values.dtype)}
+
+
+def write_names(folder: Path, axes: Mapping[str, Iterable[Any]]) -> dict[str, str]:
     """Write the names of all axes but the documents, and what is known about annotators; returns name and digest."""
     return {NAMES: write_json(folder / NAMES, {axis: list(names) for axis, names in axes.items()})}
 
@@ -109,7 +138,7 @@ def write_words(folder: Path, words: Words) -> dict[str, str]:
     return {WORDS: write_json(folder / WORDS, content)}
 
 
-def write_part(folder: Path, number: int, part: Dataset) -> ShardEntry:
+def write_part(folder: Path, number: int, part: Dataset, features: Any = None) -> ShardEntry:
     """Write one shard; returns its entry in the manifest."""
     corpus: Any = part.corpus
     counts = corpus.counts
@@ -117,5 +146,5 @@ def write_part(folder: Path, number: int, part: Dataset) -> ShardEntry:
         counts = counts.copy()
         counts.sum_duplicates()
     name = shard_name(number)
-    digest, n_known = write_shard(folder / name, counts, part.votes, part.gold, corpus.texts)
+    digest, n_known = write_shard(folder / name, counts, part.votes, part.gold, corpus.texts, features)
     return ShardEntry(name, len(part), int(counts.nnz), len(part.votes), n_known, digest)
