@@ -73,6 +73,7 @@ def test_a_static_model_gives_the_vectors_of_its_library(static_model: Path) -> 
     np.testing.assert_array_equal(found, StaticModel.from_pretrained(static_model).encode(TEXTS))
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the modules' place, which differs between versions
 @pytest.mark.usefixtures("no_network")
 def test_a_sentence_transformer_gives_the_vectors_of_its_library_without_the_network(tmp_path: Path) -> None:
     library = pytest.importorskip("sentence_transformers", reason="pip install 'palda[sentence-transformers]'")
@@ -90,6 +91,8 @@ def test_a_sentence_transformer_gives_the_vectors_of_its_library_without_the_net
     np.testing.assert_allclose(found, model.encode(TEXTS), atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.usefixtures("no_network")
 def test_a_transformer_with_pooling_is_embedded_in_batches(tmp_path: Path) -> None:
     library = pytest.importorskip("sentence_transformers", reason="pip install 'palda[sentence-transformers]'")
     from transformers import BertConfig, BertModel, BertTokenizerFast
