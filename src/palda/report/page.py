@@ -18,6 +18,7 @@ from palda.report.annotator_findings import change_rows, copy_groups, finding_to
 from palda.report.annotators import agreement_heatmap, annotator_rows, extreme_pairs, verdict_rows
 from palda.report.classes import class_rows, correlation_heatmap
 from palda.report.documents import selected_documents
+from palda.report.evidence import evidence_sources
 from palda.report.inputs import report_inputs
 from palda.report.overview import fit_course, gold_check, overview
 from palda.report.topics import WordNumbers, class_topics, topics
@@ -165,6 +166,7 @@ def report_parts(inputs: ReportInputs) -> dict[str, Any]:
         "gold_check": gold_check(inputs),
         "classes": classes,
         "correlation": correlation_heatmap(inputs, classes),
+        "evidence": evidence_sources(inputs, classes),
         "topics": topics(inputs),
         "class_topics": class_topics(inputs, classes, numbers),
         "documents": selected_documents(inputs),
