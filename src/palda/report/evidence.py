@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from palda.report.values import rounded
 
 if TYPE_CHECKING:
     from palda.report.inputs import ReportInputs
-
-SOURCES = ("words", "topics", "features")
 
 
 def evidence_sources(inputs: ReportInputs, classes: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -23,20 +19,18 @@ def evidence_sources(inputs: ReportInputs, classes: list[dict[str, Any]]) -> dic
     shares = getattr(inputs.model, "evidence_shares_", None)
     if shares is None:
         return None
-    table = np.asarray(shares, dtype=np.float64)  # (sources, classes)
-    learned = table.sum(axis=0) > 0
-    used = [position for position in range(len(SOURCES)) if table[position].any()]
-    if len(used) < 2:
+    table = shares.loc[:, (shares > 0.0).any()]
+    if table.shape[1] < 2:
         return None
+    values = table.to_numpy()
+    learned = values.sum(axis=1) > 0.0
     return {
-        "sources": [SOURCES[position] for position in used],
-        "mean": [rounded(table[position, learned].mean()) for position in used],
+        "sources": list(table.columns),
+        "mean": [rounded(mean) for mean in values[learned].mean(axis=0)],
         "rows": [
             {
                 "name": row["name"],
-                "shares": [rounded(table[position, row["number"]]) for position in used]
-                if learned[row["number"]]
-                else None,
+                "shares": [rounded(share) for share in values[row["number"]]] if learned[row["number"]] else None,
             }
             for row in classes
         ],

@@ -47,6 +47,7 @@ def write_report(
     texts: Mapping[Any, str] | Sequence[str] | Strings | Documents | None = None,
     votes: Votes | None = None,
     X: Any = None,
+    features: Any = None,
     words: Iterable[object] | None = None,
     title: str = "palda report",
     force: bool = False,
@@ -69,6 +70,8 @@ def write_report(
     X : array or sparse array of shape (n_docs, n_words), or Corpus, optional
         Word counts to which the model was fitted. With them the page shows the words with evidence for and against
         each label.
+    features : array-like of shape (n_docs, n_columns), DataFrame or FeatureTable, optional
+        Features to which the model was fitted, for the evidence in each document; matched by id where both have ids.
     words : iterable of n_words names, optional
         Names of the columns of X, such as ``spellings_`` of ``TextWords``. The default are the names that the model or
         the ``Corpus`` has.
@@ -87,7 +90,7 @@ def write_report(
     PaldaError
         If the file exists and ``force`` is false, or cannot be written.
     DataError
-        If votes, X, texts or words do not match the model.
+        If votes, X, features, texts or words do not match the model.
 
     Examples
     --------
@@ -103,7 +106,7 @@ def write_report(
     target = Path(path)
     if target.exists() and not force:
         raise PaldaError(f"{target} already exists; choose another name, or overwrite it with force=True (--force)")
-    page = render_report(model, texts=texts, votes=votes, X=X, words=words, title=title)
+    page = render_report(model, texts=texts, votes=votes, X=X, features=features, words=words, title=title)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target) as unfinished:
@@ -119,6 +122,7 @@ def render_report(
     texts: Mapping[Any, str] | Sequence[str] | Strings | Documents | None = None,
     votes: Votes | None = None,
     X: Any = None,
+    features: Any = None,
     words: Iterable[object] | None = None,
     title: str = "palda report",
 ) -> str:
@@ -126,7 +130,7 @@ def render_report(
     from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
     from markupsafe import Markup
 
-    parts = report_parts(report_inputs(model, texts, votes, X, words))
+    parts = report_parts(report_inputs(model, texts, votes, X, words, features))
     script, style = ((_TEMPLATES / name).read_text(encoding="utf-8") for name in ("report.js", "report.css"))
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
