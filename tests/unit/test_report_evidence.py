@@ -119,6 +119,7 @@ def test_a_model_of_features_alone_has_a_report_without_topics(
     assert parts["summary"]["n_features"] == 7
     page = render_report(model, votes=votes, features=frame)
     assert "There are no topics: the model was fitted to features alone" in page
+    assert "0 iterations" not in page
     labelled = PALDA(random_state=0, n_jobs=1).fit(None, world.labels, features=frame)
     shown = report_parts(report_inputs(labelled, None, None, None, None, frame))["documents"]["shown"]
     assert {entry["id"] for entry in shown} <= set(world.doc_ids)
