@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -58,18 +59,33 @@ def model_folder(model: str | os.PathLike[str], *, verbose: int = 0) -> Path:
 def _downloaded(name: str, revision: str | None, *, verbose: int) -> Path:
     try:
         from huggingface_hub import snapshot_download
-        from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
     except ImportError:
         raise MissingDependencyError(f"the hub model {name!r}", "embeddings") from None
-    (enable_progress_bars if verbose else disable_progress_bars)()
     try:
-        return Path(
-            snapshot_download(name, revision=revision, allow_patterns=_NEEDED_FILES, ignore_patterns=_UNUSED_FOLDERS)
-        )
+        with _progress_bars(shown=bool(verbose)):
+            return Path(
+                snapshot_download(
+                    name, revision=revision, allow_patterns=_NEEDED_FILES, ignore_patterns=_UNUSED_FOLDERS
+                )
+            )
     except Exception as refused:
-        raise PaldaError(
-            f"model {name!r} cannot be fetched from the Hugging Face hub: {reason_of(refused)}"
-        ) from refused
+        message = f"model {name!r} cannot be fetched from the Hugging Face hub: {reason_of(refused)}"
+        raise PaldaError(message) from refused
+
+
+@contextmanager
+def _progress_bars(*, shown: bool) -> Iterator[None]:
+    """The hub client's progress bars, or none; its own setting is restored afterwards."""
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    if shown or are_progress_bars_disabled():
+        yield
+        return
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        enable_progress_bars()
 
 
 def library_of(folder: Path) -> Library:
