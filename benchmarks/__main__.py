@@ -28,6 +28,7 @@ LONG = (
     "real_crowds",
     "rivals",
     "drift",
+    "features",
     "soft_votes",
     "topics",
     "online",
@@ -38,7 +39,7 @@ LONG = (
 
 def main() -> None:
     names = sys.argv[1:] or NAMES
-    if names[0] in ("default_fit", "gold", "scale", "golden", "real_crowds", "rivals", "soft_votes"):
+    if names[0] in ("default_fit", "gold", "scale", "golden", "real_crowds", "rivals", "soft_votes", "features"):
         names = names[:1]  # the other arguments belong to it
     for name in names:
         if name not in NAMES + LONG:

@@ -23,20 +23,23 @@ from typing import Any
 import numpy as np
 
 import palda
-from palda import CrowdPALDA, simulate
+from palda import CrowdPALDA, TextEmbedding, simulate
 from palda.cli import main as command_line
 from palda.data import ArraySpec
 from palda.engine import FolderStageStore, RecordSchema, StageRecord
 from palda.io import Sources, Treatment, open_shards, shard_files, write_shards
+from palda.io.embedding_cache import EmbeddingCache, text_keys
 from palda.report import page, write_report
 
 _WRITING_CODE = (
-    "palda/io/atomic.py", "palda/io/shards/build.py", "palda/io/shards/format.py", "palda/io/shards/replacement.py",
+    "palda/io/atomic.py", "palda/io/embedding_cache.py",
+    "palda/io/shards/build.py", "palda/io/shards/format.py", "palda/io/shards/replacement.py",
     "palda/io/shards/unfinished.py", "palda/io/shards/vote_sorting.py", "palda/io/shards/writer.py",
     "palda/estimators/model_file.py", "palda/engine/stage_store.py", "palda/report/page.py", "palda/cli/output.py",
     "zipfile.py", "pathlib.py",
 )  # fmt: skip
 
+_TEXTS = [f"text {number}" for number in range(30)]
 _STAGE = RecordSchema({}, ({"array": ArraySpec((1000,))},))
 
 
@@ -91,6 +94,7 @@ def _scenarios(folder: Path) -> dict[str, Scenario]:
             lambda target: [40, 60].index(_n_docs(target)),
         ),
         "checkpoint": Scenario("checkpoint", _write_stages, _stage_version),
+        "embeddings": Scenario("cache", _embed, lambda target: [20, 23].index(_n_embeddings(target))),
         "table": Scenario(
             "labels.csv", aggregate, lambda target: [20, 23].index(len(target.read_text().split("\n")) - 2)
         ),
@@ -121,6 +125,26 @@ def _write_stages(target: Path, version: int) -> None:
                 _number_of,
                 _STAGE,
             )
+
+
+class _Lengths:
+    """A stand-in for an embedding model."""
+
+    cache_key = "lengths"
+
+    def encode(self, texts: list[str]) -> Any:
+        return np.array([[len(text), 1.0] for text in texts])
+
+
+def _embed(target: Path, version: int) -> None:
+    TextEmbedding(_Lengths(), cache=target).fit_transform(_TEXTS[: 20 + 3 * version])
+
+
+def _n_embeddings(target: Path) -> int:
+    """Number of stored vectors; those that were not written as a whole are not found."""
+    cache = EmbeddingCache(next(target.iterdir()))
+    found = [positions for positions, _ in cache.find(np.sort(text_keys(_TEXTS)))]
+    return len(np.unique(np.concatenate(found)))
 
 
 def _number_of(record: StageRecord) -> int:

@@ -9,7 +9,16 @@ if TYPE_CHECKING:
     from palda.data import TextWords, ValueWords, Votes
     from palda.errors import DataError, PaldaError, PaldaWarning
     from palda.estimators import PALDA, Aggregation, Checkpoint, CrowdPALDA, aggregate, load
-    from palda.io import ShardFolder, open_shards, read, read_documents, read_features, read_votes, write_shards
+    from palda.io import (
+        ShardFolder,
+        TextEmbedding,
+        open_shards,
+        read,
+        read_documents,
+        read_features,
+        read_votes,
+        write_shards,
+    )
 
 __version__ = "0.2.0"
 
@@ -22,6 +31,7 @@ __all__ = [
     "PaldaError",
     "PaldaWarning",
     "ShardFolder",
+    "TextEmbedding",
     "TextWords",
     "ValueWords",
     "Votes",
@@ -40,7 +50,16 @@ _PACKAGES = {
     "palda.data": ("TextWords", "ValueWords", "Votes"),
     "palda.errors": ("DataError", "PaldaError", "PaldaWarning"),
     "palda.estimators": ("PALDA", "Aggregation", "Checkpoint", "CrowdPALDA", "aggregate", "load"),
-    "palda.io": ("ShardFolder", "open_shards", "read", "read_documents", "read_features", "read_votes", "write_shards"),
+    "palda.io": (
+        "ShardFolder",
+        "TextEmbedding",
+        "open_shards",
+        "read",
+        "read_documents",
+        "read_features",
+        "read_votes",
+        "write_shards",
+    ),
 }
 _HOMES = {name: package for package, names in _PACKAGES.items() for name in names}
 

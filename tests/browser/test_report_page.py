@@ -62,6 +62,17 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def featured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Report on documents with words and features."""
+    world = simulate.featured_documents(80, 4, 6, seed=0, doc_length=30)
+    votes, _ = simulate.crowd(world.dataset(), QUALITIES, votes_per_doc=4, seed=1)
+    model = CrowdPALDA(4, max_iter=4, tol=1.0, random_state=0, n_jobs=1)
+    model.fit(world.corpus, votes, features=world.features)
+    path = tmp_path_factory.mktemp("featured") / "report.html"
+    return write_report(model, path, votes=votes, X=world.corpus, features=world.features)
+
+
+@pytest.fixture(scope="module")
 def injected(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Report in which every name and text contains markup."""
     rng = np.random.default_rng(0)
@@ -273,7 +284,24 @@ def test_the_accessibility_audit_finds_no_serious_fault(
     assert serious == []
 
 
-@pytest.mark.parametrize("path", ["report", "mixed", "injected"])
+def test_evidence_of_features_is_drawn_and_sorted(browser: Any, featured: Path) -> None:
+    watched = Watched(browser, featured)
+    page = watched.page
+    assert page.locator("#evidence-table .sources").count() == 4
+    shares = [float(share) for share in sort_by(page, "evidence-table", "features")]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] > shares[-1]
+    widths = page.locator("#evidence-table .sources .from-features").evaluate_all(
+        "bars => bars.map(bar => bar.getBoundingClientRect().width)"
+    )
+    np.testing.assert_allclose(np.array(widths) / np.array(shares), widths[0] / shares[0], rtol=0.1)
+    page.locator("#document-list summary").first.click()
+    assert page.get_by_text("Features:", exact=True).count() > 0
+    watched.context.close()
+    assert watched.faults == []
+
+
+@pytest.mark.parametrize("path", ["report", "mixed", "featured", "injected"])
 def test_the_page_fits_the_width_of_a_phone(browser: Any, path: str, request: pytest.FixtureRequest) -> None:
     watched = Watched(browser, request.getfixturevalue(path))
     watched.page.set_viewport_size(PHONE)

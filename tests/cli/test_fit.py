@@ -55,7 +55,7 @@ def test_the_report_of_fit_uses_the_fitted_model_and_its_counts(
     page = tmp_path / "r.html"
     arguments = ("fit", world.documents, world.votes, "-o", tmp_path / "m", "--report", page, *QUICK, "--quiet")
     assert palda(*arguments).code == 0
-    assert "Word evidence is not shown" not in page.read_text()
+    assert "Evidence is not shown" not in page.read_text()
 
 
 @pytest.mark.parametrize("label_prior", ["stacked", "base_rate"])

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from palda import PALDA, Aggregation, Checkpoint, CrowdPALDA, aggregate, load, simulate
+from palda import PALDA, Aggregation, Checkpoint, CrowdPALDA, TextEmbedding, aggregate, load, simulate
 
-WITH_EXAMPLES = [PALDA, CrowdPALDA, aggregate, Checkpoint, load]
+WITH_EXAMPLES = [PALDA, CrowdPALDA, aggregate, Checkpoint, load, TextEmbedding]
 METHODS = ["as_published", "fit", "partial_fit", "predict_proba", "predict", "transform", "explain", "score", "save"]
 SECTION = re.compile(r"^ *Parameters\n *-+\n(.*?)(?=^ *[A-Z][A-Za-z ]+\n *-+$|\Z)", re.DOTALL | re.MULTILINE)
 CALLABLES: dict[str, Any] = {

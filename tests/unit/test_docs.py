@@ -130,7 +130,8 @@ def shared_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     def fit_once(model: CrowdPALDA, X: Any, votes: Any = None, *more: Any, **options: Any) -> CrowdPALDA:
         counts = getattr(X, "counts", X)
         shareable = isinstance(votes, Votes) and hasattr(counts, "indptr") and model.engine is None
-        if not shareable or not isinstance(model.label_prior, str) or more or "annotator_prior" in options:
+        unshared = more or not options.keys().isdisjoint(("annotator_prior", "features"))
+        if not shareable or not isinstance(model.label_prior, str) or unshared:
             return fit(model, X, votes, *more, **options)
         gold = np.asarray(options.get("gold"), dtype=float)  # NaN if there is none
         arrays = [

@@ -21,7 +21,7 @@ def test_a_killed_write_leaves_the_old_or_the_new_file(n_kills: int, tmp_path: P
     )
     found = {record["scenario"]: record for record in map(json.loads, result.stdout.splitlines())}
     assert result.returncode == 0, result.stderr
-    assert found.keys() == {"model", "report", "shards", "shards from memory", "checkpoint", "table"}
+    assert found.keys() == {"model", "report", "shards", "shards from memory", "checkpoint", "embeddings", "table"}
     for name, record in found.items():
         assert record["failures"] == [], name
         assert record["old"] > 0, name

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from palda import PALDA, CrowdPALDA, simulate
-from palda.estimators import Progress, duration
+from palda.estimators import Progress
+from palda.io import duration
 from palda.models.topics import StepInfo
 
 LINE = re.compile(r"palda: iteration +(\d+)  bound (-?[\d.e+]+)(  change [+-]\d\.\de[+-]\d\d)?  (done|about .* left)")

@@ -146,7 +146,7 @@ def test_a_report_without_votes_texts_and_counts_says_what_is_missing(crowd: Cro
     assert data["documents"]["shown"][0]["text"] is None
     assert data["documents"]["shown"][0]["labels"][0]["words"]["rest"] is None
     assert "the report was written without votes" in page
-    assert "Word evidence is not shown" in page
+    assert "Evidence is not shown" in page
 
 
 def test_columns_without_names_are_numbered(news: simulate.SimulatedDocuments, votes: Votes) -> None:

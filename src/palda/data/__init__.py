@@ -61,7 +61,7 @@ from palda.data.vote_records import VoteRecords
 from palda.data.votes import LONG_COLUMNS, OPTIONAL_COLUMNS, Votes
 
 if TYPE_CHECKING:
-    from palda.data.text_words import TextWords
+    from palda.data.text_words import TextWords, checked_texts
     from palda.data.transformer_arrays import words_from_arrays, words_to_arrays
     from palda.data.value_words import ValueWords
 
@@ -106,6 +106,7 @@ __all__ = [
     "check_content",
     "check_headers",
     "check_plain",
+    "checked_texts",
     "codes_of",
     "count_blocks",
     "document_lengths",
@@ -141,6 +142,7 @@ __all__ = [
 # These names are imported when they are first used: their modules import large packages.
 _HOMES = {
     "TextWords": "palda.data.text_words",
+    "checked_texts": "palda.data.text_words",
     "ValueWords": "palda.data.value_words",
     "words_to_arrays": "palda.data.transformer_arrays",
     "words_from_arrays": "palda.data.transformer_arrays",

@@ -117,7 +117,7 @@ class TextWords(TransformerMixin, BaseEstimator):
         analyse = _Analyser(self, counts_tokens=True)
         vectorizer = CountVectorizer(analyzer=analyse, dtype=np.int32)
         try:
-            counts = vectorizer.fit_transform(_checked_texts(X))
+            counts = vectorizer.fit_transform(checked_texts(X))
         except ValueError as error:
             if "empty vocabulary" not in str(error):
                 raise
@@ -139,7 +139,7 @@ class TextWords(TransformerMixin, BaseEstimator):
         totals: Counter[str] = Counter()
         in_docs: Counter[str] = Counter()
         for texts in chunks:
-            for text in _checked_texts(texts):
+            for text in checked_texts(texts):
                 terms = analyse(text)
                 totals.update(terms)
                 in_docs.update(set(terms))
@@ -182,7 +182,7 @@ class TextWords(TransformerMixin, BaseEstimator):
             return found
 
         vectorizer = CountVectorizer(analyzer=terms, vocabulary=self.vocabulary_, dtype=np.int32)
-        counts: Counts = sparse.csr_array(vectorizer.transform(_checked_texts(texts)))
+        counts: Counts = sparse.csr_array(vectorizer.transform(checked_texts(texts)))
         seen = np.asarray(counts.sum(axis=1), dtype=np.int64)
         return counts, np.array(lengths, dtype=np.int64) - seen
 
@@ -395,7 +395,7 @@ def _snowball_name(language: str | None) -> str:
     return language.lower()
 
 
-def _checked_texts(texts: object) -> Iterator[str]:
+def checked_texts(texts: object) -> Iterator[str]:
     """Texts, one by one; anything else raises an error with its position."""
     if isinstance(texts, (str, bytes)):
         raise DataError("texts must be a list, not one string; write [text]")

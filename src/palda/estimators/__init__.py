@@ -11,7 +11,7 @@ from palda.estimators.inputs import as_votes, known_votes, label_table
 from palda.estimators.model_file import FORMAT_VERSION, ModelFileError, load_state, save_state
 from palda.estimators.palda import PALDA, load
 from palda.estimators.parameters import ANNOTATOR_MODELS, PARAMETERS
-from palda.estimators.progress import Progress, duration
+from palda.estimators.progress import Progress
 
 __all__ = [
     "ANNOTATOR_MODELS",
@@ -27,7 +27,6 @@ __all__ = [
     "TopicEstimator",
     "aggregate",
     "as_votes",
-    "duration",
     "known_votes",
     "label_table",
     "load",

@@ -15,7 +15,7 @@ from palda import __version__
 from palda.data import ArraySpec, count_blocks, feature_blocks, vote_blocks
 from palda.engine import FolderStageStore, RecordSchema, StageRecord, StageStore, is_checkpoint, remove_checkpoint
 from palda.errors import PaldaError
-from palda.estimators.progress import note
+from palda.io import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

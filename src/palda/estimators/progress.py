@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from palda.io import duration, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,11 +36,6 @@ _RELATIVE_COSTS = {
     "final classifier": 0.3,
 }
 """Seconds of each stage per second of the choice of penalties, as measured on Reuters and bibtex."""
-
-
-def note(text: str) -> None:
-    """Write one line."""
-    sys.stderr.write(f"palda: {text}\n")
 
 
 class Progress:
@@ -130,10 +126,3 @@ class _Iterations:
             rate = (recent[-1] / recent[0]) ** (1 / (len(recent) - 1))
             n_left = min(n_left, int(np.ceil(max(np.log(tol / recent[-1]) / np.log(rate), 1))))
         return per_iteration * n_left
-
-
-def duration(seconds: float) -> str:
-    """Seconds as text, in seconds, minutes or hours."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from palda.io.exports.prodigy import read_prodigy
     from palda.io.exports.toloka import read_toloka
     from palda.io.feature_files import FeatureReader, FeatureSource, load_features, open_features, read_features
+    from palda.io.messages import duration, note
     from palda.io.regular_files import open_regular
     from palda.io.shards import ShardFolder, is_shards, open_shards, write_shards
     from palda.io.shards.build import Sources, Treatment, shard_files
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     )
     from palda.io.table_files import read_chunks, read_table
     from palda.io.tables import read_documents, read_votes
+    from palda.io.text_embedding import TextEmbedding
     from palda.io.transformer_state import WORDS_ARRAYS, check_words_state, has_array
     from palda.io.versions import package_version
     from palda.io.visible_text import visible
@@ -60,15 +62,18 @@ __all__ = [
     "ReadOptions",
     "ShardFolder",
     "Sources",
+    "TextEmbedding",
     "Treatment",
     "catalog",
     "check_words_state",
+    "duration",
     "has_array",
     "is_shards",
     "json_rules",
     "labelstudio_prediction",
     "labelstudio_tasks",
     "load_features",
+    "note",
     "open_features",
     "open_regular",
     "open_shards",
@@ -116,6 +121,7 @@ _MODULES = {
     "exports.prodigy": ("read_prodigy",),
     "exports.toloka": ("read_toloka",),
     "feature_files": ("FeatureReader", "FeatureSource", "load_features", "open_features", "read_features"),
+    "messages": ("duration", "note"),
     "shards": ("ShardFolder", "is_shards", "open_shards", "write_shards"),
     "shards.build": ("Sources", "Treatment", "shard_files"),
     "regular_files": ("open_regular",),
@@ -125,6 +131,7 @@ _MODULES = {
     ),
     "table_files": ("read_chunks", "read_table"),
     "tables": ("read_documents", "read_votes"),
+    "text_embedding": ("TextEmbedding",),
     "transformer_state": ("WORDS_ARRAYS", "check_words_state", "has_array"),
     "versions": ("package_version",),
     "visible_text": ("visible",),

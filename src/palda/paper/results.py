@@ -134,7 +134,7 @@ def _marked_experiments(text: str) -> list[str]:
 
 def _provenance(experiment: Experiment, records: Sequence[CellRecord]) -> str:
     """Command, number of cells, seeds, total time and package versions behind some records."""
-    from palda.estimators import duration
+    from palda.io import duration
 
     seeds = sorted({record.cell.seed for record in records})
     seeds_text = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {', '.join(map(str, seeds))}"

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from palda.estimators import REST
 from palda.io import visible
-from palda.report.inputs import ignore_feature_names
 from palda.report.values import rounded, script_json, shortened
 
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ _MAX_WORDS = 5  # per label and direction
 _NAME_BYTES = 100  # allowance for the name of an annotator
 
 
-_NO_EVIDENCE: dict[str, Any] = {"pro": [], "con": [], "rest": None}
+_NO_EVIDENCE: dict[str, Any] = {"pro": [], "con": [], "features": [], "rest": None}
 
 
 def selected_documents(inputs: ReportInputs) -> dict[str, Any] | None:
@@ -36,7 +34,7 @@ def selected_documents(inputs: ReportInputs) -> dict[str, Any] | None:
 
     The expected errors of a document are the sum over classes of the probability of the less likely answer. ``voters``
     holds name and quality by voter number; the quality is None for annotators that the model does not know.
-    ``no_evidence`` says why word evidence is missing.
+    ``no_evidence`` says why evidence of words and features is missing.
     """
     if inputs.probs is None:
         return None
@@ -131,32 +129,38 @@ def _word_evidence(
     inputs: ReportInputs, labels: dict[int, list[int]]
 ) -> tuple[dict[tuple[int, int], dict[str, Any]], str | None]:
     """Evidence by document and class, or the reason why there is none."""
-    if inputs.counts is None:
-        return {}, "Word evidence is not shown: the report was written without word counts."
+    missing = _missing_input(inputs)
+    if missing:
+        return {}, f"Evidence is not shown: the report was written without {missing}."
     display = dict(zip(inputs.model.vocabulary_, inputs.words, strict=True))
     evidence: dict[tuple[int, int], dict[str, Any]] = {}
     for label in sorted({label for chosen in labels.values() for label in chosen}):
         rows = [row for row, chosen in labels.items() if label in chosen]
         try:
-            with ignore_feature_names():
-                table = inputs.model.explain(inputs.counts[rows], inputs.model.classes_[label])
+            table = inputs.explained(rows, label)
         except ValueError as error:
-            return {}, f"Word evidence is not shown: {visible(str(error))}."
+            return {}, f"Evidence is not shown: {visible(str(error))}."
         group: Any
         for group, words in table.groupby("doc", sort=False):
             evidence[rows[group], label] = _strongest_words(words, display)
     return evidence, None
 
 
+def _missing_input(inputs: ReportInputs) -> str:
+    """What ``explain`` needs and the report does not have; "" if nothing is missing."""
+    if inputs.counts is None and inputs.model.n_features_in_:
+        return "word counts"
+    return "features" if inputs.features is None and inputs.model.feature_names_ is not None else ""
+
+
 def _strongest_words(table: pd.DataFrame, display: dict[Any, str]) -> dict[str, Any]:
-    """The strongest words for and against a label, in nats; ``rest`` is the sum of all others."""
-    pro: list[tuple[str, float]] = []
-    con: list[tuple[str, float]] = []
+    """The strongest words for and against a label, and features, in nats; ``rest`` is the sum of all others."""
+    sides: dict[str, list[tuple[str, float]]] = {"pro": [], "con": [], "features": []}
     rest = 0.0
-    for word, weight in zip(table["word"], table["weight"], strict=True):
-        side = pro if weight > 0 else con
-        if (isinstance(word, str) and word == REST) or len(side) == _MAX_WORDS or not round(weight, 2):
+    for word, weight, kind in zip(table["word"], table["weight"], table["kind"], strict=True):
+        side = sides["features" if kind == "feature" else "pro" if weight > 0 else "con"]
+        if kind == "rest" or len(side) == _MAX_WORDS or not round(weight, 2):
             rest += weight
         else:
-            side.append((shortened(display[word]), round(float(weight), 2)))
-    return {"pro": pro, "con": con, "rest": round(rest, 2)}
+            side.append((shortened(display[word] if kind == "word" else word), round(float(weight), 2)))
+    return {**sides, "rest": round(rest, 2)}

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from palda.data import Corpus, Documents, names_array, shown
+from palda.data import Corpus, Documents, FeatureTable, names_array, shown
 from palda.errors import DataError, PaldaError
 from palda.estimators import PALDA, CrowdPALDA, known_votes
 from palda.report.topics import display_words
@@ -20,6 +20,7 @@ from palda.report.topics import display_words
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    import pandas as pd
     from numpy.typing import NDArray
 
     from palda.data import Counts, Strings, Votes
@@ -38,6 +39,15 @@ class ReportInputs:
     votes: Votes | None = None
     counts: Counts | None = None
     texts: list[str | None] | None = None
+    features: FeatureTable | None = None
+
+    def explained(self, rows: list[int], label: int) -> pd.DataFrame:
+        """The table of ``explain`` for some documents and a class; ``doc`` is the position in ``rows``."""
+        model = self.model
+        counts = self.counts[rows] if model.n_features_in_ and self.counts is not None else None
+        given = {} if self.features is None else {"features": self.features.take(np.asarray(rows))}
+        with ignore_feature_names():
+            return model.explain(counts, model.classes_[label], **given)
 
     @property
     def has_crowd(self) -> bool:
@@ -45,7 +55,9 @@ class ReportInputs:
         return isinstance(self.model, CrowdPALDA)
 
 
-def report_inputs(model: Any, texts: Any, votes: Any, X: Any, words: Iterable[object] | None) -> ReportInputs:
+def report_inputs(
+    model: Any, texts: Any, votes: Any, X: Any, words: Iterable[object] | None, features: Any = None
+) -> ReportInputs:
     """Validated inputs, in the order of the model's documents and classes."""
     if not isinstance(model, (PALDA, CrowdPALDA)):
         raise PaldaError(f"a report needs a fitted PALDA or CrowdPALDA, not {type(model).__name__}")
@@ -53,7 +65,11 @@ def report_inputs(model: Any, texts: Any, votes: Any, X: Any, words: Iterable[ob
     is_crowd = isinstance(model, CrowdPALDA)
     if votes is not None and not is_crowd:
         raise DataError("votes need a CrowdPALDA; this PALDA was fitted to known labels: leave out votes")
-    doc_ids = model.doc_ids_ if is_crowd else _doc_ids(X, getattr(model, "out_of_fold_probs_", None))
+    if features is not None and model.feature_names_ is None:
+        raise DataError("the model was fitted without features: leave out features")
+    table = None if features is None else FeatureTable.of(features)
+    doc_ids = model.doc_ids_ if is_crowd else _doc_ids(X, table, getattr(model, "out_of_fold_probs_", None))
+    table = None if table is None else table.on_documents(doc_ids, len(doc_ids))
     counts = None if X is None else _counts(X, doc_ids, model.n_features_in_)
     if votes is not None:
         votes = known_votes(votes, doc_ids, len(doc_ids), model.classes_, model.annotators_)
@@ -64,10 +80,11 @@ def report_inputs(model: Any, texts: Any, votes: Any, X: Any, words: Iterable[ob
         classes=[str(name) for name in model.classes_],
         words=_words(model, words, X),
         doc_ids=doc_ids.tolist(),
-        probs=model.consensus_ if is_crowd else _predictions(model, counts),
+        probs=model.consensus_ if is_crowd else _predictions(model, counts, table),
         votes=votes,
         counts=counts,
         texts=_texts(texts, doc_ids),
+        features=table,
     )
 
 
@@ -79,21 +96,27 @@ def ignore_feature_names() -> Iterator[None]:
         yield
 
 
-def _doc_ids(X: Any, out_of_fold: Any) -> Any:
-    """Document ids for a model that does not store them: those of a ``Corpus``, else positions."""
+def _doc_ids(X: Any, features: FeatureTable | None, out_of_fold: Any) -> Any:
+    """Document ids for a model that does not store them: those of a ``Corpus`` or of features, else positions."""
     if isinstance(X, Corpus):
         return X.doc_ids
+    if X is None and features is not None and features.doc_ids is not None:
+        return features.doc_ids
     known = X if X is not None else out_of_fold
-    return names_array(range(0 if known is None else known.shape[0]))
+    n_docs = known.shape[0] if known is not None else 0 if features is None else len(features)
+    return names_array(range(n_docs))
 
 
-def _predictions(model: PALDA, counts: Counts | None) -> Any:
+def _predictions(model: PALDA, counts: Counts | None, features: FeatureTable | None) -> Any:
     """Out-of-fold predictions of the training documents if they are stored, else predictions of the model."""
     out_of_fold = getattr(model, "out_of_fold_probs_", None)
-    if counts is None or (out_of_fold is not None and len(out_of_fold) == counts.shape[0]):
+    n_docs = counts.shape[0] if counts is not None else None if features is None else len(features)
+    lacks_input = (counts is None and model.n_features_in_) or (features is None and model.feature_names_ is not None)
+    if n_docs is None or lacks_input or (out_of_fold is not None and len(out_of_fold) == n_docs):
         return out_of_fold
+    given = {} if features is None else {"features": features}
     with ignore_feature_names():
-        return model.predict_proba(counts)
+        return model.predict_proba(counts, **given)
 
 
 def _counts(X: Any, doc_ids: Any, n_words: int) -> Counts:

@@ -40,6 +40,7 @@ def overview(inputs: ReportInputs) -> dict[str, Any]:
         "n_annotators": len(model.annotators_) if inputs.has_crowd else None,
         "n_votes": n_votes if votes is None else len(votes),
         "n_words": len(inputs.words),
+        "n_features": 0 if model.feature_names_ is None else len(model.feature_names_),
         "n_topics": int(model.n_topics_),
         "agreement": None if votes is None else rounded(metrics.label_set_alpha(votes, max_pairs=_MAX_PAIRS).alpha),
         "certain_share": None if certain is None else rounded(np.mean(certain)),

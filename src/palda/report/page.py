@@ -18,6 +18,7 @@ from palda.report.annotator_findings import change_rows, copy_groups, finding_to
 from palda.report.annotators import agreement_heatmap, annotator_rows, extreme_pairs, verdict_rows
 from palda.report.classes import class_rows, correlation_heatmap
 from palda.report.documents import selected_documents
+from palda.report.evidence import evidence_sources
 from palda.report.inputs import report_inputs
 from palda.report.overview import fit_course, gold_check, overview
 from palda.report.topics import WordNumbers, class_topics, topics
@@ -46,6 +47,7 @@ def write_report(
     texts: Mapping[Any, str] | Sequence[str] | Strings | Documents | None = None,
     votes: Votes | None = None,
     X: Any = None,
+    features: Any = None,
     words: Iterable[object] | None = None,
     title: str = "palda report",
     force: bool = False,
@@ -68,6 +70,8 @@ def write_report(
     X : array or sparse array of shape (n_docs, n_words), or Corpus, optional
         Word counts to which the model was fitted. With them the page shows the words with evidence for and against
         each label.
+    features : array-like of shape (n_docs, n_columns), DataFrame or FeatureTable, optional
+        Features to which the model was fitted, for the evidence in each document; matched by id where both have ids.
     words : iterable of n_words names, optional
         Names of the columns of X, such as ``spellings_`` of ``TextWords``. The default are the names that the model or
         the ``Corpus`` has.
@@ -86,7 +90,7 @@ def write_report(
     PaldaError
         If the file exists and ``force`` is false, or cannot be written.
     DataError
-        If votes, X, texts or words do not match the model.
+        If votes, X, features, texts or words do not match the model.
 
     Examples
     --------
@@ -102,7 +106,7 @@ def write_report(
     target = Path(path)
     if target.exists() and not force:
         raise PaldaError(f"{target} already exists; choose another name, or overwrite it with force=True (--force)")
-    page = render_report(model, texts=texts, votes=votes, X=X, words=words, title=title)
+    page = render_report(model, texts=texts, votes=votes, X=X, features=features, words=words, title=title)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target) as unfinished:
@@ -118,6 +122,7 @@ def render_report(
     texts: Mapping[Any, str] | Sequence[str] | Strings | Documents | None = None,
     votes: Votes | None = None,
     X: Any = None,
+    features: Any = None,
     words: Iterable[object] | None = None,
     title: str = "palda report",
 ) -> str:
@@ -125,7 +130,7 @@ def render_report(
     from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
     from markupsafe import Markup
 
-    parts = report_parts(report_inputs(model, texts, votes, X, words))
+    parts = report_parts(report_inputs(model, texts, votes, X, words, features))
     script, style = ((_TEMPLATES / name).read_text(encoding="utf-8") for name in ("report.js", "report.css"))
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
@@ -165,6 +170,7 @@ def report_parts(inputs: ReportInputs) -> dict[str, Any]:
         "gold_check": gold_check(inputs),
         "classes": classes,
         "correlation": correlation_heatmap(inputs, classes),
+        "evidence": evidence_sources(inputs, classes),
         "topics": topics(inputs),
         "class_topics": class_topics(inputs, classes, numbers),
         "documents": selected_documents(inputs),

@@ -7,12 +7,14 @@ from palda.simulate.confidence_sampling import confidences
 from palda.simulate.copy_sampling import clones, siblings
 from palda.simulate.document_sampling import DocumentModel, SimulatedDocuments, documents
 from palda.simulate.drift_sampling import drifting_votes
+from palda.simulate.feature_sampling import FeaturedDocuments, featured_documents
 from palda.simulate.newsroom_example import newsroom
 from palda.simulate.vote_sampling import crowd, votes
 
 __all__ = [
     "PROFILES",
     "DocumentModel",
+    "FeaturedDocuments",
     "SimulatedAnnotators",
     "SimulatedDocuments",
     "annotators",
@@ -21,6 +23,7 @@ __all__ = [
     "crowd",
     "documents",
     "drifting_votes",
+    "featured_documents",
     "newsroom",
     "siblings",
     "votes",

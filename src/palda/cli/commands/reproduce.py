@@ -195,7 +195,7 @@ class _Progress:
 
     def finished(self, record: CellRecord, left: float) -> None:
         """A cell has finished."""
-        from palda.estimators import duration
+        from palda.io import duration
 
         self._n_done += 1
         if self._bar is None:
@@ -223,6 +223,6 @@ class _Progress:
 
 
 def _remaining(seconds: float) -> str:
-    from palda.estimators import duration
+    from palda.io import duration
 
     return f"about {duration(seconds)} left"

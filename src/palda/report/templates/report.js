@@ -365,6 +365,7 @@
       make("h3", {}, make("span", { class: "name" }, data.class_names[label.label]), make("span", {}, bar, ` ${percent(label.prob)}`)),
       voteLine("Votes for present:", "for", label.yes), voteLine("Votes for absent:", "against", label.no),
       wordLine("Words for the label:", "for", label.words.pro), wordLine("Words against the label:", "against", label.words.con),
+      wordLine("Features:", "features", label.words.features),
       label.words.rest === null ? null : make("p", { class: "hint" }, `All other evidence: ${signed(label.words.rest)} nats`));
   }
 
@@ -413,8 +414,10 @@
     byId("annotator-verdict").addEventListener("change", filterAnnotators);
     filterAnnotators();
   }
-  byId("topic-class").addEventListener("change", showTopics);
-  showTopics();
+  if (byId("topic-class")) {
+    byId("topic-class").addEventListener("change", showTopics);
+    showTopics();
+  }
   if (data.documents) {
     byId("document-search").addEventListener("input", searchDocuments);
     byId("document-order").addEventListener("change", searchDocuments);
