@@ -216,7 +216,7 @@ def test_the_default_model_reads_real_values_beside_words_and_the_published_does
         documents = Values(values, names_array("abc"), names_array(range(n_docs)))
         return Dataset.of(documents, gold=gold, classes=["x", "y"])
 
-    monkeypatch.setattr(tasks, "_split", lambda data, seed: catalog.Split(part(80), part(40)))
+    monkeypatch.setattr(tasks, "_split", lambda _data, _seed: catalog.Split(part(80), part(40)))
     cell = new_cell("values", name, "gold", 0, options={"n_topics": 2, "max_iter": 3})
     task, method = load_task(cell), METHODS[name]
     fitted = method.fit(
