@@ -159,6 +159,14 @@ def test_explain_names_words_and_features(palda: Palda, world: World, files: Fil
     assert len(names) > 20
 
 
+def test_the_report_shows_evidence_of_features(palda: Palda, world: World, files: Files, tmp_path: Path) -> None:
+    given = ("--features", files.table, "--report", tmp_path / "r.html", "-o", tmp_path / "m.palda")
+    assert palda("fit", world.documents, world.votes, *given, *FITTING).code == 0
+    assert "vector" in (tmp_path / "r.html").read_text()
+    assert palda("report", files.model, "-o", tmp_path / "later.html").code == 0
+    assert "the report was written without features" in (tmp_path / "later.html").read_text()
+
+
 @pytest.mark.parametrize("command", ["predict", "evaluate", "consensus", "export"])
 def test_missing_features_are_one_clear_line(command: str, palda: Palda, world: World, files: Files) -> None:
     arguments = {
@@ -230,6 +238,8 @@ def test_documents_that_are_numbers_are_features_too(palda: Palda, world: World,
     rows = _rows(palda("predict", model, tmp_path / "n.csv", "--json", "--quiet").out)
     np.testing.assert_allclose(_probs(rows), expected, rtol=1e-9)
     assert palda("evaluate", model, world.truth, "-d", tmp_path / "n.csv", "--json").code == 0
+    report = ("--report", tmp_path / "r.html")
+    assert palda("fit", tmp_path / "n.csv", world.votes, "-o", tmp_path / "r.palda", *report, *FITTING).code == 0
     assert palda("shard", tmp_path / "n.csv", world.votes, "-o", tmp_path / "c", "--quiet").code == 0
     assert palda("fit", tmp_path / "c", "-o", tmp_path / "s.palda", *FITTING).code == 0
     np.testing.assert_array_equal(library.load(tmp_path / "s.palda").consensus_, fitted.consensus_)  # type: ignore[union-attr]

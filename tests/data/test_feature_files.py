@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -319,6 +320,21 @@ def test_a_table_that_is_too_large_for_memory_is_read_from_disk(
     with pytest.raises(DataError, match=r"^f\.parquet: has more than 10 numbers; write them as \.npy"):
         read_features(path)
     assert len(open_features(FeatureSource(path), tmp_path).table) == 3
+
+
+def test_memory_does_not_grow_with_a_file_that_stays_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feature_files, "_ROWS_PER_CHUNK", 100)
+    peaks = []
+    for n_rows in (500, 500, 3000):  # the first run imports
+        values = np.arange(40.0 * n_rows).reshape(n_rows, 40).tolist()
+        lines = [json.dumps({"doc": row, "vector": one, "desk": f"d{row % 3}"}) for row, one in enumerate(values)]
+        (tmp_path / "f.jsonl").write_text("\n".join(lines))
+        del values, lines
+        tracemalloc.start()
+        open_features(FeatureSource(tmp_path / "f.jsonl"), tmp_path)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < 1.5 * peaks[1]
 
 
 def test_compressed_arrow_buffers_are_limited(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 from tests.fuzz.formats import rezip, unzip
@@ -286,7 +287,8 @@ def _write_model_and_shards(folder: Path) -> None:
     model.save(folder / "model.palda", words=words, texts=news.documents, votes=votes)
     corpus = Corpus(counts, names_array(words.get_feature_names_out()), news.doc_ids, news.documents.texts)
     gold = np.where(np.arange(12)[:, None] % 3, -1, news.labels).astype(np.int8)
-    write_shards(folder / "shards", Dataset(corpus, votes, gold), words=words, docs_per_shard=8)
+    features = pd.DataFrame({"x": [np.nan, *range(11)], "desk": ["a", None, "b"] * 4}, index=news.doc_ids)
+    write_shards(folder / "shards", Dataset(corpus, votes, gold), words=words, features=features, docs_per_shard=8)
 
 
 def _write_larger_models(folder: Path) -> None:

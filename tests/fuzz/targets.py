@@ -139,6 +139,8 @@ def _shards(path: Path) -> None:
     np.asarray(folder.counts[:].sum(axis=0))
     dataset.votes.take(slice(0, 5)).per_pair()
     folder.texts([0, len(dataset) - 1])
+    if folder.features is not None:
+        _require_features(folder.features.take(np.array([len(dataset) - 1, 0])))
 
 
 def _checkpoint(path: Path) -> None:

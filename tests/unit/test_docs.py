@@ -54,6 +54,10 @@ def user_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     broken = "doc,annotator,label,value\nnews-0001,a,arts,1\nnews-0002,a,arts,maybe\n"
     (tmp_path / "broken.csv").write_text(broken)
     texts.to_parquet(tmp_path / "new.parquet")
+    vectors = (news.labels[:, :4] + np.random.default_rng(0).normal(size=(N_TEXTS, 4))).astype(np.float32)
+    np.save(tmp_path / "vectors.npy", vectors)
+    pd.DataFrame({"doc": news.doc_ids, "vector": list(vectors)}).to_parquet(tmp_path / "features.parquet")
+    (tmp_path / "ids.txt").write_text("\n".join(news.doc_ids))
     with gzip.open(tmp_path / "new.jsonl.gz", "wt") as lines:
         texts.to_json(lines, orient="records", lines=True)
     _write_answers(tmp_path, dict(texts.itertuples(index=False)), votes)
@@ -130,7 +134,7 @@ def shared_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     def fit_once(model: CrowdPALDA, X: Any, votes: Any = None, *more: Any, **options: Any) -> CrowdPALDA:
         counts = getattr(X, "counts", X)
         shareable = isinstance(votes, Votes) and hasattr(counts, "indptr") and model.engine is None
-        unshared = more or not options.keys().isdisjoint(("annotator_prior", "features"))
+        unshared = more or "annotator_prior" in options or options.get("features") is not None
         if not shareable or not isinstance(model.label_prior, str) or unshared:
             return fit(model, X, votes, *more, **options)
         gold = np.asarray(options.get("gold"), dtype=float)  # NaN if there is none
@@ -147,7 +151,7 @@ def shared_fits(monkeypatch: pytest.MonkeyPatch) -> None:
             gold,
         ]
         names = [*votes.doc_ids, *votes.annotators, *votes.classes, *votes.annotator_kinds, *votes.annotator_families]
-        settings = {name: value for name, value in options.items() if name not in ("gold", "checkpoint")}
+        settings = {name: value for name, value in options.items() if name not in ("gold", "checkpoint", "features")}
         key = (
             type(X).__name__,
             hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest(),

@@ -204,6 +204,7 @@ def test_real_values_become_words_learned_from_training_documents_alone(monkeypa
     assert pooled.shape[1] == test_pooled.shape[1] == 100
 
 
+@pytest.mark.filterwarnings("ignore:EM did not converge")
 @pytest.mark.parametrize(("name", "n_columns"), [("palda", 3), ("published", 0)])
 def test_the_default_model_reads_real_values_beside_words_and_the_published_does_not(
     name: str, n_columns: int, monkeypatch: pytest.MonkeyPatch
@@ -216,7 +217,8 @@ def test_the_default_model_reads_real_values_beside_words_and_the_published_does
         documents = Values(values, names_array("abc"), names_array(range(n_docs)))
         return Dataset.of(documents, gold=gold, classes=["x", "y"])
 
-    monkeypatch.setattr(tasks, "_split", lambda _data, _seed: catalog.Split(part(80), part(40)))
+    split = catalog.Split(part(80), part(40))
+    monkeypatch.setattr(tasks, "_split", lambda *_: split)
     cell = new_cell("values", name, "gold", 0, options={"n_topics": 2, "max_iter": 3})
     task, method = load_task(cell), METHODS[name]
     fitted = method.fit(
