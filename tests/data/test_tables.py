@@ -44,6 +44,16 @@ def test_three_layouts_say_the_same(tmp_path: Path, content: str, name: str) -> 
     )
 
 
+def test_lists_of_numbers_are_no_text(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"doc": ["a", "b"], "title": ["ships", "wheat"], "vector": [[0.5, 1.0], [2.0, 0.0]]})
+    frame.to_parquet(tmp_path / "d.parquet")
+    documents = read_documents(tmp_path / "d.parquet")
+    assert isinstance(documents, Documents)
+    assert list(documents.texts) == ["ships", "wheat"]
+    with pytest.raises(DataError, match="column 'vector': holds lists of numbers, which are features and no text"):
+        read_documents(frame.drop(columns="title"))
+
+
 def test_tsv_jsonl_json_and_parquet_say_the_same(tmp_path: Path) -> None:
     expected = read_votes(write(tmp_path, "v.csv", WIDE))
     frame = pd.DataFrame({"doc": ["d1", "d2"], "annotator": ["ann", "bob"], "arts": [1, 0], "crime": [0, 1]})

@@ -137,11 +137,21 @@ def _text_columns(
     if alias is not None:
         return [alias]
     words = [name for name in rest if _first_non_number(frame[name]) is not None]
+    vectors = [name for name in words if _holds_vectors(frame[name])]
+    if vectors and len(vectors) == len(words):
+        where.fail("holds lists of numbers, which are features and no text; add a column of text", None, vectors[0])
+    words = [name for name in words if name not in vectors]
     if len(words) > 1:
         where.fail(f"which column is the text? choose one of {validation.listed(words)} with text='...'")
     if not rest:
         where.fail("there is no column besides the ids; add a column of text or of features")
     return words
+
+
+def _holds_vectors(column: pd.Series[Any]) -> bool:
+    """Whether the first cell that is not blank is a list of numbers."""
+    cell = next((cell for cell in column.tolist() if not validation.is_blank(cell)), None)
+    return isinstance(cell, (list, np.ndarray)) and len(cell) > 0 and all(_number(one) is not None for one in cell)
 
 
 def _first_non_number(column: pd.Series[Any]) -> int | None:
