@@ -230,6 +230,14 @@ def test_texts_of_a_typed_file_are_categories_even_if_they_look_like_numbers(tmp
     assert read_features(tmp_path / "f.csv").categories == (None,)
 
 
+def test_declared_categories_stay_categories_whatever_they_are(tmp_path: Path) -> None:
+    pd.DataFrame({"floor": pd.Categorical([3, 1, None, 3])}).to_feather(tmp_path / "f.feather")
+    table = read_features(tmp_path / "f.feather")
+    assert table.categories[0] is not None
+    assert table.categories[0].tolist() == ["1", "3"]
+    np.testing.assert_array_equal(table.values[:, 0], [1, 0, NAN, 1])
+
+
 def test_texts_of_documents_and_gold_labels_are_no_features(tmp_path: Path) -> None:
     (tmp_path / "f.csv").write_text("doc,text,body,year,gold_a\nd1,ships,carry,1986,1\nd2,wheat,rises,1987,0\n")
     assert read_features(tmp_path / "f.csv").names.tolist() == ["year"]

@@ -133,6 +133,7 @@ def _holds_texts(column: pd.Series[Any]) -> bool:
 
 def _numbers(column: _Column, cells: pd.Series[Any], where: SourceLocation, *, typed: bool) -> Floats:
     """Numbers of some cells (rows, width); the column learns what it holds."""
+    import pandas as pd
     from pandas.api import types
 
     if column.kind != "texts" and (types.is_numeric_dtype(cells.dtype) or types.is_bool_dtype(cells.dtype)):
@@ -144,6 +145,8 @@ def _numbers(column: _Column, cells: pd.Series[Any], where: SourceLocation, *, t
     if types.is_datetime64_any_dtype(cells.dtype) or types.is_timedelta64_dtype(cells.dtype):
         where.fail("holds times; turn them into numbers, such as days since a date", 0, column.name)
     given = cells.tolist()
+    if isinstance(cells.dtype, pd.CategoricalDtype):
+        return _text_column(column, given, where)
     numbers_of_texts = None if typed else _digits(given)
     if numbers_of_texts is None:
         lists = _lists(given, typed=typed)
