@@ -227,7 +227,8 @@ def test_documents_that_are_numbers_are_features_too(palda: Palda, world: World,
     numbers = pd.DataFrame(values, columns=list("wxyz")).assign(doc=truth["doc"])
     numbers.to_csv(tmp_path / "n.csv", index=False)
     model = tmp_path / "m.palda"
-    assert palda("fit", tmp_path / "n.csv", world.votes, "-o", model, *FITTING).code == 0
+    report = ("--report", tmp_path / "r.html")
+    assert palda("fit", tmp_path / "n.csv", world.votes, "-o", model, *report, *FITTING).code == 0
     fitted = library.load(model)
     assert fitted.feature_names_ is not None
     assert fitted.feature_names_.tolist() == list("wxyz")
@@ -238,8 +239,6 @@ def test_documents_that_are_numbers_are_features_too(palda: Palda, world: World,
     rows = _rows(palda("predict", model, tmp_path / "n.csv", "--json", "--quiet").out)
     np.testing.assert_allclose(_probs(rows), expected, rtol=1e-9)
     assert palda("evaluate", model, world.truth, "-d", tmp_path / "n.csv", "--json").code == 0
-    report = ("--report", tmp_path / "r.html")
-    assert palda("fit", tmp_path / "n.csv", world.votes, "-o", tmp_path / "r.palda", *report, *FITTING).code == 0
     assert palda("shard", tmp_path / "n.csv", world.votes, "-o", tmp_path / "c", "--quiet").code == 0
     assert palda("fit", tmp_path / "c", "-o", tmp_path / "s.palda", *FITTING).code == 0
     np.testing.assert_array_equal(library.load(tmp_path / "s.palda").consensus_, fitted.consensus_)  # type: ignore[union-attr]
