@@ -242,3 +242,18 @@ def test_documents_that_are_numbers_are_features_too(palda: Palda, world: World,
     assert palda("shard", tmp_path / "n.csv", world.votes, "-o", tmp_path / "c", "--quiet").code == 0
     assert palda("fit", tmp_path / "c", "-o", tmp_path / "s.palda", *FITTING).code == 0
     np.testing.assert_array_equal(library.load(tmp_path / "s.palda").consensus_, fitted.consensus_)  # type: ignore[union-attr]
+
+
+def test_a_report_shows_the_evidence_of_features_in_documents(palda: Palda, files: Files, tmp_path: Path) -> None:
+    missing = "Evidence is not shown: the report was written without features."
+    for name, options in (("without", ()), ("with", ("--features", files.table))):
+        assert palda("report", files.model, "-o", tmp_path / f"{name}.html", *options).code == 0
+    assert missing in (tmp_path / "without.html").read_text()
+    page = (tmp_path / "with.html").read_text()
+    assert missing not in page
+    assert '["desk",' in page
+    short = tmp_path / "short.npy"
+    np.save(short, np.load(files.array)[:-1])
+    failed = palda("report", files.model, "-o", tmp_path / "short.html", "--features", short)
+    assert failed.code != 0
+    assert "short.npy" in failed.err

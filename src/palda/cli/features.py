@@ -71,6 +71,16 @@ class NewFeatures:
             return documents.feature_table()
         raise _missing(self.model)
 
+    def of_training(self) -> FeatureTable | None:
+        """Features of the training documents from the file; a ``PALDA`` does not know their ids. None without a file."""
+        if self.reader is None:
+            return None
+        doc_ids = getattr(self.model, "doc_ids_", None)
+        if doc_ids is None:
+            return self.reader.table
+        self.check_end(len(doc_ids))
+        return self.reader.rows(doc_ids, 0)
+
     def of_folder(self, folder: ShardFolder, rows: slice) -> FeatureTable | None:
         """Features of some documents of a shard folder."""
         from palda.data import FeatureTable

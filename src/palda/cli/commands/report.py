@@ -8,12 +8,16 @@ from typing import Annotated
 from palda.cli import options as opt
 from palda.cli.commands.fit import report_title
 from palda.cli.console import Messages
+from palda.cli.features import new_features
 
 
 @opt.writes_files("output")
+@opt.option_groups(features=opt.feature_options)
 def report(
     model: opt.Model,
     output: Annotated[Path, opt.option("HTML file to write.", "--output", "-o")] = Path("report.html"),
+    *,
+    features: opt.FeatureFiles,
     title: Annotated[str | None, opt.option("Heading of the page.", show_default="name of the model file")] = None,
     force: opt.Force = False,
     quiet: opt.Quiet = False,
@@ -26,8 +30,10 @@ def report(
     counts = None
     if fitted.texts_ is not None and fitted.words_ is not None:
         counts = fitted.words_.transform(fitted.texts_)
-    write_report(
-        fitted, output, texts=fitted.texts_, votes=fitted.votes_, X=counts, title=title or report_title(model),
-        force=force,
-    )  # fmt: skip
+    with new_features(features, fitted) as given:
+        table = given.of_training()
+        write_report(
+            fitted, output, texts=fitted.texts_, votes=fitted.votes_, X=counts, features=table,
+            title=title or report_title(model), force=force,
+        )  # fmt: skip
     Messages(quiet=quiet).write(f"wrote {output}; open it in a browser")
