@@ -72,10 +72,10 @@ class NewFeatures:
         raise _missing(self.model)
 
     def of_training(self) -> FeatureTable | None:
-        """Features of the training documents from the file; a ``PALDA`` does not know their ids. None without a file."""
+        """Features of the training documents from the file; None if there is no file."""
         if self.reader is None:
             return None
-        doc_ids = getattr(self.model, "doc_ids_", None)
+        doc_ids = getattr(self.model, "doc_ids_", None)  # a PALDA does not know them
         if doc_ids is None:
             return self.reader.table
         self.check_end(len(doc_ids))
