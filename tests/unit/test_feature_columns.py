@@ -199,3 +199,15 @@ def test_columns_that_do_not_fit_their_names_are_refused(name: str, value: int) 
     arrays[name][1] = value
     with pytest.raises(ValueError, match=r"features differ|out of range"):
         FeatureColumns.from_arrays(columns.names, columns.categories, arrays)
+
+
+@pytest.mark.parametrize(
+    "rows", [slice(None), slice(2, 9), slice(None, None, -2), np.array([7, 0, 7]), np.array([], int)]
+)
+def test_standardised_columns_do_not_depend_on_blocks(rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = FeatureTable.of(RNG.normal(size=(11, 3)).astype(np.float32))
+    encoded = EncodedFeatures(table.values, learn_feature_columns(table).columns)
+    whole = encoded.standardised(rows, np.float32)
+    np.testing.assert_array_equal(whole, encoded.columns.apply(table.values[rows], np.float32))
+    monkeypatch.setattr("palda.data.feature_table._VALUES_PER_BLOCK", 6)
+    np.testing.assert_array_equal(encoded.standardised(rows, np.float32), whole)

@@ -9,7 +9,14 @@ import numpy as np
 
 from palda.data import validation
 from palda.data.array_schema import ArraySpec
-from palda.data.feature_table import FeatureRows, FeatureTable, feature_blocks, group_of, take_features
+from palda.data.feature_table import (
+    FeatureRows,
+    FeatureTable,
+    blocks_of_rows,
+    feature_blocks,
+    group_of,
+    take_features,
+)
 from palda.errors import DataError
 
 if TYPE_CHECKING:
@@ -157,8 +164,18 @@ class EncodedFeatures:
         return EncodedFeatures(take_features(self.values, rows), self.columns)
 
     def standardised(self, rows: RowIndex = slice(None), dtype: Any = np.float64) -> NDArray[Any]:
-        """Standardised columns (documents, columns) of some documents."""
-        return self.columns.apply(self.values[rows], dtype)
+        """Standardised columns (documents, columns) of some documents.
+
+        They are computed block by block, in double precision, so that only the result takes memory for all of them.
+        """
+        is_range = isinstance(rows, slice) and rows.step in (None, 1)
+        places = np.arange(self.n_docs)[rows]
+        columns = np.empty((len(places), len(self.columns)), dtype)
+        for part in blocks_of_rows(len(places), len(self.columns)):
+            some = places[part]
+            values = self.values[slice(some[0], some[-1] + 1) if is_range else some]
+            columns[part] = self.columns.apply(values, dtype)
+        return columns
 
     def is_empty(self) -> NDArray[np.bool_]:
         """(documents,): whether all values of a document are missing."""
