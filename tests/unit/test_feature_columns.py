@@ -209,5 +209,5 @@ def test_standardised_columns_do_not_depend_on_blocks(rows: Any, monkeypatch: py
     encoded = EncodedFeatures(table.values, learn_feature_columns(table).columns)
     whole = encoded.standardised(rows, np.float32)
     np.testing.assert_array_equal(whole, encoded.columns.apply(table.values[rows], np.float32))
-    monkeypatch.setattr("palda.data.feature_table._VALUES_PER_BLOCK", 6)
+    monkeypatch.setattr("palda.data.feature_columns._ROWS_PER_BLOCK", 2)
     np.testing.assert_array_equal(encoded.standardised(rows, np.float32), whole)

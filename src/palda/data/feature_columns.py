@@ -12,7 +12,6 @@ from palda.data.array_schema import ArraySpec
 from palda.data.feature_table import (
     FeatureRows,
     FeatureTable,
-    blocks_of_rows,
     feature_blocks,
     group_of,
     take_features,
@@ -33,6 +32,7 @@ _NUMBER, _MISSING = -1, -2  # in place of a category: the number itself, or whet
 _MAX_CATEGORIES = 1000
 _MAX_DEVIATIONS = 5.0  # standard deviations at which columns are clipped: a linear score would follow outliers
 _MAX_LISTED = 5
+_ROWS_PER_BLOCK = 1024  # documents that are standardised at a time
 
 FEATURE_COLUMN_ARRAYS = {
     "source": ArraySpec(("feature columns",), "int64", low=0, below="features", group="columns"),
@@ -171,10 +171,10 @@ class EncodedFeatures:
         is_range = isinstance(rows, slice) and rows.step in (None, 1)
         places = np.arange(self.n_docs)[rows]
         columns = np.empty((len(places), len(self.columns)), dtype)
-        for part in blocks_of_rows(len(places), len(self.columns)):
-            some = places[part]
+        for start in range(0, len(places), _ROWS_PER_BLOCK):
+            some = places[start : start + _ROWS_PER_BLOCK]
             values = self.values[slice(some[0], some[-1] + 1) if is_range else some]
-            columns[part] = self.columns.apply(values, dtype)
+            columns[start : start + len(some)] = self.columns.apply(values, dtype)
         return columns
 
     def is_empty(self) -> NDArray[np.bool_]:

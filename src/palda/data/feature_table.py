@@ -106,15 +106,11 @@ def take_features(values: FeatureRows, rows: NDArray[np.int64]) -> FeatureRows:
 
 def feature_blocks(values: FeatureRows) -> Iterator[tuple[slice, NDArray[np.floating[Any]]]]:
     """All rows, one block at a time; the cuts do not depend on where they are stored."""
-    for rows in blocks_of_rows(*values.shape):
-        yield rows, values[rows]
-
-
-def blocks_of_rows(n_docs: int, n_columns: int) -> Iterator[slice]:
-    """Consecutive rows of a table of this size, one block at a time."""
+    n_docs, n_columns = values.shape
     size = max(1, _VALUES_PER_BLOCK // max(n_columns, 1))
     for start in range(0, n_docs, size):
-        yield slice(start, min(start + size, n_docs))
+        rows = slice(start, min(start + size, n_docs))
+        yield rows, values[rows]
 
 
 @dataclass(frozen=True, eq=False)
