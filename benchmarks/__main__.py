@@ -25,6 +25,8 @@ LONG = (
     "quality",
     "gold",
     "suggest",
+    "stopping",
+    "assignment",
     "real_crowds",
     "rivals",
     "drift",
@@ -39,7 +41,17 @@ LONG = (
 
 def main() -> None:
     names = sys.argv[1:] or NAMES
-    if names[0] in ("default_fit", "gold", "scale", "golden", "real_crowds", "rivals", "soft_votes", "features"):
+    if names[0] in (
+        "default_fit",
+        "gold",
+        "scale",
+        "golden",
+        "real_crowds",
+        "rivals",
+        "soft_votes",
+        "features",
+        "stopping",
+    ):
         names = names[:1]  # the other arguments belong to it
     for name in names:
         if name not in NAMES + LONG:

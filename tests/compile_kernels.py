@@ -14,6 +14,9 @@ def main() -> None:
     for inference in ("joint", "mean_field"):
         model = CrowdPALDA(2, label_prior="base_rate", inference=inference, max_iter=2, tol=1e9, random_state=0)
         model.fit(news.corpus, votes).predict_proba(news.corpus)
+    model.assign(n=1)
+    model.assign(n=1, ask="labels")
+    model.stopping_report()
     aggregate(votes, n_profiles=2)
 
 

@@ -119,6 +119,46 @@ def test_suggestions_equal_those_of_the_library(palda: Palda, world: World, crow
     assert palda("suggest", world.model, "-n", 0).code == 2
 
 
+def test_assignments_equal_those_of_the_library(palda: Palda, world: World, crowd: CrowdPALDA, tmp_path: Path) -> None:
+    people = tmp_path / "annotators.csv"
+    people.write_text("annotator,price,max_votes\nannotator-01,2,\nnewcomer,1,3\n")
+    target = tmp_path / "next.csv"
+    arguments = "suggest", world.model, "--for", people, "--budget", 9, "-o", target
+    assert palda(*arguments, "--target-error", 0.0001).code == 0
+    expected = crowd.assign(
+        ["annotator-01", "newcomer"], budget=9, price={"annotator-01": 2, "newcomer": 1},
+        max_votes_per_annotator={"annotator-01": 10_000, "newcomer": 3}, target_error=0.0001,
+    )  # fmt: skip
+    pd.testing.assert_frame_equal(
+        pd.read_csv(target), expected.astype({"doc": str, "annotator": str}), check_dtype=False
+    )
+    assert len(expected)
+    done = palda(*arguments, "--target-error", 0.6, "--force")
+    assert "target met: stop" in done.err
+    assert target.read_text().startswith("annotator,doc,gain,price")
+    assert not len(pd.read_csv(target))
+    pending = tmp_path / "pending.csv"
+    expected.to_csv(pending, index=False)
+    rows = json.loads(palda("suggest", world.model, "--for", people, "-n", 5, "--pending", pending, "--json").out)
+    assert not {(row["annotator"], row["doc"]) for row in rows} & set(
+        zip(expected["annotator"], expected["doc"], strict=True)
+    )
+    labels = json.loads(palda("suggest", world.model, "--for", people, "--ask", "labels", "--json").out)
+    assert all(row["labels"] for row in labels)
+
+
+def test_wrong_options_of_assignments_are_one_line(palda: Palda, world: World, tmp_path: Path) -> None:
+    assert palda("suggest", world.model, "--budget", 3).code == 2
+    people = tmp_path / "annotators.csv"
+    people.write_text("name\nann\n")
+    assert "no column annotator" in palda("suggest", world.model, "--for", people).error_line
+    people.write_text("annotator,price\nann,much\n")
+    assert "column price must hold numbers" in palda("suggest", world.model, "--for", people).error_line
+    people.write_text("annotator\nann\n")
+    assert palda("suggest", world.model, "--for", people, "--target-error", 3).code == 2
+    assert palda("suggest", world.model, "--for", people, "--budget", -1).code == 2
+
+
 @pytest.mark.parametrize("command", MODEL_COMMANDS)
 def test_tables_are_plain_when_piped(palda: Palda, world: World, command: str) -> None:
     out = palda(command, world.model).out

@@ -11,6 +11,7 @@ import pytest
 
 from palda import PALDA, Aggregation, Checkpoint, CrowdPALDA, TextEmbedding, aggregate, load, simulate
 
+ADAPTIVE = [CrowdPALDA.update, CrowdPALDA.assign, CrowdPALDA.stopping_report]
 WITH_EXAMPLES = [PALDA, CrowdPALDA, aggregate, Checkpoint, load, TextEmbedding]
 METHODS = ["as_published", "fit", "partial_fit", "predict_proba", "predict", "transform", "explain", "score", "save"]
 SECTION = re.compile(r"^ *Parameters\n *-+\n(.*?)(?=^ *[A-Z][A-Za-z ]+\n *-+$|\Z)", re.DOTALL | re.MULTILINE)
@@ -19,12 +20,13 @@ CALLABLES: dict[str, Any] = {
     **{f"{kind.__name__}.{name}": getattr(kind, name) for kind in (PALDA, CrowdPALDA) for name in METHODS},
     "CrowdPALDA.consensus": CrowdPALDA.consensus,
     "CrowdPALDA.suggest": CrowdPALDA.suggest,
+    **{f"CrowdPALDA.{name}": getattr(CrowdPALDA, name) for name in ("update", "assign", "stopping_report")},
     "Aggregation.to_frame": Aggregation.to_frame,
 }
 
 
 @pytest.mark.guide
-@pytest.mark.parametrize("documented", WITH_EXAMPLES, ids=lambda documented: documented.__name__)
+@pytest.mark.parametrize("documented", [*WITH_EXAMPLES, *ADAPTIVE], ids=lambda documented: documented.__name__)
 def test_examples_of_docstrings_run(documented: Any) -> None:
     runner = doctest.DocTestRunner(verbose=False)
     for test in doctest.DocTestFinder(recurse=False).find(documented, documented.__name__):

@@ -121,7 +121,7 @@ def new_file(path: Path, *, force: bool) -> Iterator[Path]:
 def write_table(view: TableView, target: Target) -> None:
     """Write a table; as aligned text if the target's format is ``"text"``."""
     if target.format != "text":
-        write_records([view.rows], target)
+        write_records([view.rows], target, tuple(view.columns))
         return
     headings = [name.replace("_", " ") for name in view.columns]
     numeric = [any(isinstance(row.get(name), (int, float)) for row in view.rows) for name in view.columns]
@@ -129,27 +129,30 @@ def write_table(view: TableView, target: Target) -> None:
         print_table(view.title, headings, view.texts(), view.notes, numeric=numeric)
 
 
-def write_records(blocks: Iterable[Sequence[Record]], target: Target) -> None:
+def write_records(blocks: Iterable[Sequence[Record]], target: Target, columns: Sequence[str] = ()) -> None:
     """Write records block by block, so that their number is not limited by memory.
 
-    CSV holds a list as ``a;b``, and probabilities and numbers of votes in one column per class.
+    CSV holds a list as ``a;b``, and probabilities and numbers of votes in one column per class. Without records, its
+    header has ``columns``.
     """
     if target.path is None:
         with standard_output():
             stream: TextIO = cast("TextIO", TerminalStream()) if sys.stdout.isatty() else sys.stdout
-            _write_stream(blocks, stream, target)
+            _write_stream(blocks, stream, target, columns)
         return
     with new_file(target.path, force=target.force) as unfinished:
         if target.format == "parquet":
             _write_parquet(blocks, unfinished)
         else:
             with unfinished.open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream:
-                _write_stream(blocks, stream, target)
+                _write_stream(blocks, stream, target, columns)
 
 
-def _write_stream(blocks: Iterable[Sequence[Record]], stream: TextIO, target: Target) -> None:
+def _write_stream(
+    blocks: Iterable[Sequence[Record]], stream: TextIO, target: Target, columns: Sequence[str] = ()
+) -> None:
     if target.format == "csv":
-        _write_csv(blocks, stream, spreadsheet_safe=target.spreadsheet_safe)
+        _write_csv(blocks, stream, columns, spreadsheet_safe=target.spreadsheet_safe)
     else:
         _WRITERS[target.format](blocks, stream)
 
@@ -175,7 +178,9 @@ def _write_text(blocks: Iterable[Sequence[Record]], stream: TextIO) -> None:
         stream.writelines(f"{printable(line)}\n" for line in lines)
 
 
-def _write_csv(blocks: Iterable[Sequence[Record]], stream: TextIO, *, spreadsheet_safe: bool) -> None:
+def _write_csv(
+    blocks: Iterable[Sequence[Record]], stream: TextIO, columns: Sequence[str] = (), *, spreadsheet_safe: bool
+) -> None:
     quoting: Any = csv.QUOTE_NONNUMERIC if spreadsheet_safe else csv.QUOTE_MINIMAL
     writer = None
     for record in chain.from_iterable(blocks):
@@ -186,6 +191,8 @@ def _write_csv(blocks: Iterable[Sequence[Record]], stream: TextIO, *, spreadshee
             writer = csv.DictWriter(stream, list(cells), lineterminator="\n", quoting=quoting)
             writer.writeheader()
         writer.writerow(cells)
+    if writer is None and columns:
+        csv.writer(stream, lineterminator="\n", quoting=quoting).writerow(columns)
 
 
 _FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠]")

@@ -41,7 +41,6 @@ from palda.training import (
     Batch,
     ModelState,
     PastSummary,
-    RevisitedDocuments,
     TrainingPlan,
     UpdateResult,
     compare_with_gold,
@@ -75,6 +74,7 @@ class TrainedLabels(NamedTuple):
     label_probs: Array
     log_likelihoods: Array = np.empty(0)  # of held-out votes, one per round
     gold_check: GoldCheck | None = None
+    evidence: Array | None = None  # that joined the votes, in nats; None for base rates
 
 
 class TopicEstimator(TransformerMixin, ExplainedEstimator):
@@ -204,7 +204,8 @@ class TopicEstimator(TransformerMixin, ExplainedEstimator):
         else:
             self.out_of_fold_probs_ = expit(result.prior.for_words.log_odds(result.out_of_fold_log_odds))
             self.thresholds_ = self._choose_thresholds(targets, self.out_of_fold_probs_)
-        return TrainedLabels(result.label_probs, result.log_likelihoods, gold_check)
+        evidence = None if result.prior is None else result.prior.for_votes.evidence(result.out_of_fold_log_odds)
+        return TrainedLabels(result.label_probs, result.log_likelihoods, gold_check, evidence)
 
     def _check_features(self, data: TrainingData, *, uses_base_rates: bool) -> None:
         """Refuse features that nothing reads, and documents without words where only words are read."""
@@ -265,16 +266,14 @@ class TopicEstimator(TransformerMixin, ExplainedEstimator):
             )
             warnings.warn(message, PaldaWarning, stacklevel=3)
 
-    def _update(
-        self, batch: Batch, annotators: AnnotatorModel, vote_counts: Array, seen: RevisitedDocuments | None
-    ) -> UpdateResult:
+    def _update(self, batch: Batch, annotators: AnnotatorModel, vote_counts: Array) -> UpdateResult:
         """Update the model with another batch of documents."""
         if self._past is None:
             raise ValueError("the model file is of an earlier version that does not support partial_fit; fit again")
         state = ModelState(self._params, self._prior, self._past, vote_counts)
         with self._em_settings() as settings:
             crowd = self._crowd_settings(annotators, settings.engine)
-            result = update_model(state, batch, settings, crowd, seen)
+            result = update_model(state, batch, settings, crowd)
         self._params, self._prior, self._past = result.state.params, result.state.prior, result.state.past
         if result.predicted_log_odds is not None and hasattr(self, "out_of_fold_probs_"):
             self.out_of_fold_probs_ = np.concatenate((self.out_of_fold_probs_, expit(result.predicted_log_odds)))

@@ -9,12 +9,14 @@ import numpy as np
 
 from palda.data import Votes, names_array
 from palda.engine import Threads, add_prefix, resolve_n_jobs, strip_prefix
-from palda.estimators.annotator_attributes import AnnotatorEstimator
+from palda.estimators.assignment import AssignmentEstimator
 from palda.estimators.document_inputs import ids_of
 from palda.estimators.inputs import as_votes, gold_table, known_votes, new_votes
 from palda.estimators.inverted_classes import warn_of_inverted_classes
 from palda.estimators.parameters import ANNOTATOR_MODELS
+from palda.estimators.vote_changes import NewAnnotators
 from palda.io import ShardFolder
+from palda.models.assignment import VoteChanges
 from palda.models.crowd import (
     CrowdSettings,
     CrowdState,
@@ -35,7 +37,7 @@ from palda.models.crowd import (
     with_useful_levels,
 )
 from palda.models.topics import TrainingData, belief_from_arrays, belief_to_arrays, cut_shards, label_probs
-from palda.training import Batch, RevisitedDocuments
+from palda.training import Batch
 
 if TYPE_CHECKING:
     import os
@@ -44,12 +46,12 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from palda.data import Array, VoteRows
+    from palda.data import Array, Counts, EncodedFeatures, VoteRows
     from palda.estimators.checkpoint import Checkpoint
     from palda.models.crowd import AnnotatorHistory, AnnotatorModel
 
 
-class CrowdPALDA(AnnotatorEstimator):
+class CrowdPALDA(AssignmentEstimator):
     """Multi-label classifier, topic model and annotator model for documents labelled by a crowd (ML-PA-LDA-C).
 
     The model of :class:`~palda.PALDA` with unknown labels. An annotator reports each class of a document correctly with
@@ -142,7 +144,7 @@ class CrowdPALDA(AnnotatorEstimator):
     ['reliable', 'reliable', 'noisy', 'adversarial']
     """
 
-    _published: ClassVar[dict[str, Any]] = AnnotatorEstimator._published | {"annotators": "one_coin", "copies": False}  # noqa: SLF001
+    _published: ClassVar[dict[str, Any]] = AssignmentEstimator._published | {"annotators": "one_coin", "copies": False}  # noqa: SLF001
 
     def __init__(
         self,
@@ -253,13 +255,15 @@ class CrowdPALDA(AnnotatorEstimator):
         belief = with_useful_levels(voted, known, guess, belief, settings)
         data = TrainingData(counts, known, guess, voted, belief, encoded)
         self.classes_, self.annotators_, self.doc_ids_ = given.classes, given.annotators, given.doc_ids
-        self.consensus_, self.vote_log_likelihoods_, self.gold_check_ = self._train(data, model, checkpoint)
+        trained = self._train(data, model, checkpoint)
+        self.consensus_, self.vote_log_likelihoods_, self.gold_check_, evidence = trained
         self._vote_counts = count_votes(model, voted, self.consensus_)
         self._individuals = None
         if self._sources:
             belief = start_belief(model, given, _history(annotator_prior, given))
             self._individuals = belief_from_labels(model, given, self.consensus_, belief)
         self._learn_vote_shares(counts, given)
+        self._keep_record(counts, given, known, evidence)
         warn_of_inverted_classes(*self._reported, self.classes_, known)
         return self
 
@@ -278,9 +282,8 @@ class CrowdPALDA(AnnotatorEstimator):
         See :meth:`palda.PALDA.partial_fit` for what is updated. Annotators keep their estimates, and their votes add
         up. New annotators start as typical members of the crowd. ``consensus_`` and ``doc_ids_`` grow.
 
-        New votes on earlier documents are accepted; X then holds their rows again. They change the consensus of these
-        documents and the estimates of the annotators; their words are not counted twice. Pass only new votes: earlier
-        ones would count twice.
+        Votes on earlier documents are accepted; X then holds their rows again. They take the path of :meth:`update`:
+        a vote that the annotator has given before is replaced, and words are not counted twice.
 
         Parameters
         ----------
@@ -313,33 +316,36 @@ class CrowdPALDA(AnnotatorEstimator):
         if self._prior is None:
             encoded = None
         known = gold_table(gold, given)
-        revisited = None
+        n_known = len(self.annotators_)
+        traits = ([*trait[n_known:]] for trait in (given.annotator_kinds, given.annotator_families))
         if len(seen):
-            votes_seen = self._sources.convert(given.take(seen))
-            revisited = RevisitedDocuments(votes_seen, self.consensus_[positions], known[seen])
-        n_new_annotators = given.n_annotators - len(self.annotators_)
-        self._sources, order = self._sources.with_new_annotators(n_new_annotators)
-        belief = self._belief.with_new_annotators(n_new_annotators).take(order)
-        self._params = replace(self._params, annotators=belief)
-        added = None if encoded is None else encoded.take(new)
-        batch = Batch(counts[new], known[new], self._sources.convert(given.take(new)), added)
-        vote_counts = _with_rows(self._vote_counts, n_new_annotators)[order]
+            self._kept_record()
+        self._add_annotators(NewAnnotators([*given.annotators[n_known:]], *traits))
+        if len(seen):
+            labels = np.full((len(self.doc_ids_), known.shape[1]), -1, dtype=np.int8)
+            labels[positions] = known[seen]
+            self._apply(VoteChanges.of(given.take(seen), positions), labels)
+        if len(new):
+            added = None if encoded is None else encoded.take(new)
+            self._add_documents(counts[new], known[new], given.take(new), added)
+        return self
+
+    def _add_documents(
+        self, counts: Counts, known: NDArray[np.int8], votes: Votes, features: EncodedFeatures | None
+    ) -> None:
+        """Update the model with new documents; ``votes`` has the annotators of the model."""
         model = self._annotator_model()
-        result = self._update(batch, model, vote_counts, revisited)
+        batch = Batch(counts, known, self._sources.convert(votes), features)
+        result = self._update(batch, model, self._vote_counts)
         self._vote_counts = result.state.vote_counts
         if self._individuals is not None:
             own, own_counts = self._individuals
-            labels = np.empty((given.n_docs, given.n_classes))
-            labels[new], labels[seen] = result.label_probs, result.revisited_probs
-            own_counts = _with_rows(own_counts, n_new_annotators) + count_votes(model, given, labels)
-            self._individuals = model.update(own_counts, own.with_new_annotators(n_new_annotators)), own_counts
-        consensus = self.consensus_.copy()
-        consensus[positions] = result.revisited_probs
-        self.consensus_ = np.concatenate((consensus, result.label_probs))
-        self.doc_ids_ = names_array([*self.doc_ids_, *given.doc_ids[new]])
-        self.annotators_ = given.annotators
-        self._update_vote_shares(counts, given, new, seen, positions)
-        return self
+            own_counts = own_counts + count_votes(model, votes, result.label_probs)
+            self._individuals = model.update(own_counts, own), own_counts
+        self.consensus_ = np.concatenate((self.consensus_, result.label_probs))
+        self.doc_ids_ = names_array([*self.doc_ids_, *votes.doc_ids])
+        self._add_vote_shares(counts, votes)
+        self._extend_record(counts, votes, known, result.evidence)
 
     def _annotator_model(self) -> AnnotatorModel:
         if self.annotators == "one_coin" and self.inference == "mean_field":
@@ -455,11 +461,6 @@ class CrowdPALDA(AnnotatorEstimator):
 
 def _history(annotator_prior: Any, votes: VoteRows) -> AnnotatorHistory | None:
     return None if annotator_prior is None else parse_annotator_prior(annotator_prior, votes.annotators)
-
-
-def _with_rows(counts: Array, n_new: int) -> Array:
-    """Counts with rows of zeros for new annotators."""
-    return np.concatenate((counts, np.zeros((n_new, *counts.shape[1:]))))
 
 
 def _feature_ids(ids: Iterable[object] | None, votes: Any) -> Iterable[object] | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from palda.data import FEATURE_COLUMN_ARRAYS, ArraySpec, Schema, prefixed
 from palda.estimators.parameters import ANNOTATOR_MODELS, parameters_from_file
 from palda.io import WORDS_ARRAYS, check_words_state, has_array, json_rules
+from palda.models.assignment import RECORD_ARRAYS
 from palda.models.classifier import CLASSIFIER_ARRAYS, COMBINATION_ARRAYS, EXTERNAL_ARRAYS, VOTE_SHARE_ARRAYS
 from palda.models.crowd import GOLD_CHECK_ARRAYS, SOURCE_ARRAYS, HierarchicalModel
 from palda.models.topics import EVIDENCE_ARRAYS, PARAMS_ARRAYS, belief_arrays
@@ -75,14 +76,19 @@ _EXTERNAL_PRIOR: Schema = {
     **prefixed("head", EXTERNAL_ARRAYS, _PRIOR),
     **_COMBINATIONS,
 }
-_VOTES: Schema = {
-    "votes.doc": ArraySpec(("votes",), "integer", low=0, below="documents", ascending=True, group="votes"),
-    "votes.annotator": ArraySpec(("votes",), "integer", low=0, below="annotators", group="votes"),
-    "votes.label": ArraySpec(("votes",), "integer", low=0, below="classes", group="votes"),
-    "votes.value": ArraySpec(("votes",), "integer", low=0, high=1, group="votes"),
-    "votes.abstained": ArraySpec(("abstentions", 2), "integer", low=0, high=2**31, group="votes"),
-    "votes.probability": ArraySpec(("votes",), "float32", low=0, high=1, nan=True, group="votes/probabilities"),
-    "votes.time": ArraySpec(("votes",), nan=True, group="votes/times"),
+_VOTE_COLUMNS: Schema = {
+    "doc": ArraySpec(("votes",), "integer", low=0, below="documents", ascending=True),
+    "annotator": ArraySpec(("votes",), "integer", low=0, below="annotators"),
+    "label": ArraySpec(("votes",), "integer", low=0, below="classes"),
+    "value": ArraySpec(("votes",), "integer", low=0, high=1),
+    "abstained": ArraySpec(("abstentions", 2), "integer", low=0, high=2**31),
+    "probability": ArraySpec(("votes",), "float32", low=0, high=1, nan=True, group="probabilities"),
+    "time": ArraySpec(("votes",), nan=True, group="times"),
+}
+_VOTES: Schema = prefixed("votes", _VOTE_COLUMNS, "votes")
+_RECORD: Schema = {
+    **prefixed("record", RECORD_ARRAYS, "record"),
+    **prefixed("record.votes", _VOTE_COLUMNS, "record/stored votes", own=["votes", "abstentions"]),
 }
 
 
@@ -147,4 +153,5 @@ def _crowd_arrays(settings: Mapping[str, Any]) -> Schema:
         "vote_log_likelihoods": ArraySpec(("turns",), infinite=True),
         **prefixed("vote_share", VOTE_SHARE_ARRAYS, group="vote share"),
         **_VOTES,
+        **_RECORD,
     }

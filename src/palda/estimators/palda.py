@@ -255,7 +255,7 @@ class PALDA(ClassifierMixin, TopicEstimator):
             raise ValueError(f"X has {counts.shape[0]} documents, but y has labels for {len(known)}")
         encoded = self._features(features, X, ids_of(X, None), counts.shape[0])
         batch = Batch(counts[slice(None)], known, features=encoded if self._prior is not None else None)
-        self._update(batch, TwoCoinModel(), np.zeros(0), None)
+        self._update(batch, TwoCoinModel(), np.zeros(0))
         return self
 
     score = TopicEstimator.score  # not the one of ClassifierMixin, which is the accuracy of whole label sets

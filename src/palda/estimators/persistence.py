@@ -141,10 +141,9 @@ class PersistentEstimator(BaseEstimator):
         if texts is not None:
             arrays["texts"] = np.frombuffer(json.dumps(texts.tolist()).encode("ascii"), dtype=np.uint8)
         if votes is not None:
-            optional = [name for name in _OPTIONAL_VOTE_COLUMNS if len(getattr(votes, name))]
-            arrays |= {f"votes.{name}": getattr(votes, name) for name in (*_VOTE_COLUMNS, "abstained", *optional)}
-            traits = {name: getattr(votes, name).tolist() for name in _ANNOTATOR_TRAITS}
-            state |= {name: names for name, names in traits.items() if names}
+            columns, traits = vote_arrays(votes)
+            arrays |= add_prefix("votes", columns)
+            state |= traits
 
     def _texts_array(self, texts: Any) -> Strings:
         """Texts of the training documents, which have ids if there were votes."""
@@ -203,9 +202,12 @@ class PersistentEstimator(BaseEstimator):
         if "texts" in arrays:
             self.texts_ = self._texts_array(_restored_texts(arrays["texts"].tobytes()))
         if "votes.doc" in arrays:
-            axes = {"doc_ids": self.doc_ids_, "annotators": self.annotators_, "classes": self.classes_}
-            axes |= {name: names_array(state[name]) for name in _ANNOTATOR_TRAITS if name in state}
-            self.votes_ = _restored_votes(arrays, axes)
+            self.votes_ = restored_votes(strip_prefix("votes", arrays), self._vote_axes(state))
+
+    def _vote_axes(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Names on the axes of votes, and traits of annotators."""
+        axes = {"doc_ids": self.doc_ids_, "annotators": self.annotators_, "classes": self.classes_}
+        return axes | {name: names_array(state[name]) for name in _ANNOTATOR_TRAITS if name in state}
 
 
 def _restored_texts(stored: bytes) -> list[str]:
@@ -230,10 +232,19 @@ def _restored_temperature(numbers: Any) -> Temperature:
     return Temperature(scale, exponent, length)
 
 
-def _restored_votes(arrays: Mapping[str, NDArray[Any]], axes: dict[str, Any]) -> Votes:
-    columns = {name: arrays[f"votes.{name}"].astype(kind, copy=False) for name, kind in _VOTE_COLUMNS.items()}
-    columns |= {name: arrays[f"votes.{name}"] for name in _OPTIONAL_VOTE_COLUMNS if f"votes.{name}" in arrays}
-    abstained = arrays["votes.abstained"].astype(np.int32, copy=False)
+def vote_arrays(votes: Votes) -> tuple[Arrays, dict[str, list[str]]]:
+    """Columns of votes as arrays of a file, and traits of annotators for its JSON state."""
+    optional = [name for name in _OPTIONAL_VOTE_COLUMNS if len(getattr(votes, name))]
+    traits = {name: getattr(votes, name).tolist() for name in _ANNOTATOR_TRAITS}
+    columns = {name: getattr(votes, name) for name in (*_VOTE_COLUMNS, "abstained", *optional)}
+    return columns, {name: names for name, names in traits.items() if names}
+
+
+def restored_votes(arrays: Mapping[str, NDArray[Any]], axes: dict[str, Any]) -> Votes:
+    """The votes from their columns, with the names on their axes."""
+    columns = {name: arrays[name].astype(kind, copy=False) for name, kind in _VOTE_COLUMNS.items()}
+    columns |= {name: arrays[name] for name in _OPTIONAL_VOTE_COLUMNS if name in arrays}
+    abstained = arrays["abstained"].astype(np.int32, copy=False)
     if (abstained >= (len(axes["doc_ids"]), len(axes["annotators"]))).any():
         raise ValueError("an abstention is out of range")
     return Votes(**columns, **axes, abstained=abstained)

@@ -63,14 +63,16 @@ class VoteShareEstimator(TopicEstimator):
         """Fit vote shares to the training documents, after everything else."""
         self._vote_shares = VoteShares.fit(self._probs_without_votes(counts), VoteNumbers.of(votes))
 
-    def _update_vote_shares(self, counts: CountRows, votes: Votes, new: Ints, seen: Ints, positions: Ints) -> None:
-        """Add new documents, and votes on documents at ``positions`` that were there before, after everything else."""
-        if self._vote_shares is None:
-            return
-        numbers = VoteNumbers.of(votes)
-        added, further = (VoteNumbers(*(table[rows] for table in numbers)) for rows in (new, seen))
-        probs = self._probs_without_votes(counts[new])
-        self._vote_shares = self._vote_shares.with_votes(probs, added, positions, further)
+    def _add_vote_shares(self, counts: CountRows, votes: Votes) -> None:
+        """Add new documents, after everything else."""
+        if self._vote_shares is not None:
+            probs = self._probs_without_votes(counts)
+            self._vote_shares = self._vote_shares.with_documents(probs, VoteNumbers.of(votes))
+
+    def _change_vote_numbers(self, positions: Ints, votes: Votes) -> None:
+        """Replace the votes on the documents at ``positions``."""
+        if self._vote_shares is not None:
+            self._vote_shares = self._vote_shares.with_numbers(positions, VoteNumbers.of(votes))
 
     def _probs_without_votes(self, counts: CountRows) -> Array:
         """Label probabilities (documents, classes) of the last documents from words alone.

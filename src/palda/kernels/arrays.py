@@ -20,6 +20,10 @@ MIN_FACTOR = 1e-30
 """Lower limit of a class's factor in the likelihood of a profile: a product of eight stays a normal number."""
 
 
+MIN_DOUBT = 1e-6
+"""Labels that are certain up to this probability gain nothing by another vote."""
+
+
 class Bags(NamedTuple):
     """Words of some documents; document d owns entries ``starts[d]:starts[d + 1]``, one per distinct word."""
 

@@ -1,6 +1,6 @@
 """The kernels compiled: the same functions as in reference.py. Signals such as Ctrl-C wait until they have returned."""
 
-from palda.kernels import explaining_away, logistic, profiles
+from palda.kernels import explaining_away, logistic, lookahead, profiles
 from palda.kernels import joint as joint_kernel
 from palda.kernels import mean_field as mean_field_kernel
 from palda.kernels.signal_safety import signal_safe
@@ -8,19 +8,25 @@ from palda.kernels.signal_safety import signal_safe
 add_word_scores = signal_safe(logistic.add_word_scores)
 explain_away = signal_safe(explaining_away.explain_away)
 joint = signal_safe(joint_kernel.joint)
+label_gains = signal_safe(lookahead.label_gains)
 label_sets = signal_safe(profiles.label_sets)
 lbfgs_direction = signal_safe(logistic.lbfgs_direction)
 logistic_pass = signal_safe(logistic.logistic_pass)
 mean_field = signal_safe(mean_field_kernel.mean_field)
 platt_sums = signal_safe(logistic.platt_sums)
+vote_gains = signal_safe(lookahead.vote_gains)
+wrong_labels = signal_safe(lookahead.wrong_labels)
 
 __all__ = [
     "add_word_scores",
     "explain_away",
     "joint",
+    "label_gains",
     "label_sets",
     "lbfgs_direction",
     "logistic_pass",
     "mean_field",
     "platt_sums",
+    "vote_gains",
+    "wrong_labels",
 ]

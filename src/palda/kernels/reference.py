@@ -27,6 +27,7 @@ from palda.kernels.arrays import (
     WordEvidence,
     WordRows,
 )
+from palda.kernels.lookahead_reference import label_gains, vote_gains, wrong_labels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,6 +36,20 @@ if TYPE_CHECKING:
 
     Indices = NDArray[np.int64]
     Floats = NDArray[np.floating[Any]]
+
+__all__ = [
+    "add_word_scores",
+    "explain_away",
+    "joint",
+    "label_gains",
+    "label_sets",
+    "lbfgs_direction",
+    "logistic_pass",
+    "mean_field",
+    "platt_sums",
+    "vote_gains",
+    "wrong_labels",
+]
 
 
 def mean_field(bags: Bags, labels: Labels, topics: Topics, limits: PassLimits, beliefs: Beliefs) -> ShardResult:

@@ -8,6 +8,7 @@ from palda.report.summaries import FitSummary, crowd_summary, fit_summary
 from palda.report.tables import (
     TableView,
     annotator_table,
+    assignment_table,
     change_table,
     class_table,
     copy_table,
@@ -25,6 +26,7 @@ __all__ = [
     "ReportInputs",
     "TableView",
     "annotator_table",
+    "assignment_table",
     "change_table",
     "class_table",
     "copy_table",

@@ -93,6 +93,12 @@ def suggestion_table(suggestions: pd.DataFrame) -> TableView:
     return TableView({"doc": "", "label": "", "probability": ".2f", "gain": ".3f"}, _records(suggestions))
 
 
+def assignment_table(assignments: pd.DataFrame) -> TableView:
+    """Who should judge which document next, best first."""
+    forms = {"gain": ".3f", "price": ".2f"}
+    return TableView({str(name): forms.get(str(name), "") for name in assignments.columns}, _records(assignments))
+
+
 def _records(frame: pd.DataFrame) -> list[Record]:
     return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 

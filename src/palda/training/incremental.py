@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from scipy.special import logit
 
 from palda.data import ArraySpec, word_totals
 from palda.models.classifier import ClassifierSummary, LogisticClassifier, summarize_classifier, update_classifier
-from palda.models.crowd import CrowdState, ProfilePrior, Profiles, label_posterior, profile_e_step
+from palda.models.crowd import CrowdState, ProfilePrior, label_posterior, profile_e_step
 from palda.models.topics import (
     cut_shards,
     evidence_of_shards,
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from palda.models.topics import DocumentShard, EMSettings, Params, SufficientStats
     from palda.training.alternating import TrainingResult
 
-_MIN_PROB = 1e-6  # distance of probabilities from 0 and 1
 _MAX_VOTE_ROUNDS, _VOTE_TOL = 50, 1e-4  # updates of labels and annotators, until no label changes by more
 _MAX_TOPIC_ROUNDS, _TOPIC_TOL = 10, 1e-3  # of EM on a batch
 
@@ -96,15 +94,6 @@ class Batch:
 
 
 @dataclass(frozen=True, eq=False)
-class RevisitedDocuments:
-    """New votes on earlier documents, and the label probabilities so far."""
-
-    votes: Votes
-    label_probs: Array
-    known: NDArray[np.int8]
-
-
-@dataclass(frozen=True, eq=False)
 class ModelState:
     """Everything of a model that later documents change."""
 
@@ -120,8 +109,8 @@ class UpdateResult:
 
     state: ModelState
     label_probs: Array  # Δ of the new documents
-    revisited_probs: Array  # Δ of the revisited documents
     predicted_log_odds: Array | None  # of the new documents, before they were learned from; None for base rates
+    evidence: Array | None  # that joins the votes on the new documents, in nats; None for base rates
 
 
 def summarize_past(counts: CountRows, result: TrainingResult | None = None) -> PastSummary:
@@ -133,35 +122,11 @@ def summarize_past(counts: CountRows, result: TrainingResult | None = None) -> P
     return PastSummary(counts.shape[0], tokens, summarize_classifier(result.label_probs, weights))
 
 
-def update_model(
-    state: ModelState,
-    batch: Batch,
-    settings: EMSettings,
-    crowd: CrowdSettings,
-    revisited: RevisitedDocuments | None = None,
-) -> UpdateResult:
+def update_model(state: ModelState, batch: Batch, settings: EMSettings, crowd: CrowdSettings) -> UpdateResult:
     """Update a model with a batch: labels of its documents, then annotators, label prior and topics."""
-    if not len(batch.known):
-        return _update_votes(state, crowd, revisited, batch.known.shape[1])
     if state.prior is None:
-        return _update_base_rates(state, batch, replace(settings, annotators=crowd.annotators), crowd, revisited)
-    return _update_classifier_model(state, state.prior, batch, settings, crowd, revisited)
-
-
-def _update_votes(
-    state: ModelState, crowd: CrowdSettings, revisited: RevisitedDocuments | None, n_classes: int
-) -> UpdateResult:
-    """Update with votes on earlier documents only."""
-    belief, counts, probs = state.params.annotators, state.vote_counts, np.empty((0, n_classes))
-    if revisited is not None and belief is not None:
-        for _ in range(_MAX_VOTE_ROUNDS):
-            before, probs = probs, _revisited_labels(revisited, belief, crowd, n_classes)
-            counts = state.vote_counts + crowd.annotators.count(revisited.votes, probs)
-            belief = crowd.annotators.update(counts, belief)
-            if len(before) and np.abs(probs - before).max() < _VOTE_TOL:
-                break
-    params = replace(state.params, annotators=belief)
-    return UpdateResult(replace(state, params=params, vote_counts=counts), np.empty((0, n_classes)), probs, None)
+        return _update_base_rates(state, batch, replace(settings, annotators=crowd.annotators), crowd)
+    return _update_classifier_model(state, state.prior, batch, settings, crowd)
 
 
 def _update_classifier_model(
@@ -170,14 +135,13 @@ def _update_classifier_model(
     batch: Batch,
     settings: EMSettings,
     crowd: CrowdSettings,
-    revisited: RevisitedDocuments | None,
 ) -> UpdateResult:
     evidence = None
     if prior.evidence_model is not None:
         shards = unlabelled_shards(batch.counts, batch.known.shape[1])
         evidence = evidence_of_shards(shards, prior.evidence_model, settings).evidence
     predicted_log_odds = prior.classifier_log_odds(batch.counts, evidence, batch.features)
-    labels = _labels(state, prior, batch, predicted_log_odds, crowd, revisited)
+    labels = _labels(state, prior, batch, predicted_log_odds, crowd)
     votes = batch.votes
     has_labels = (batch.known >= 0) if votes is None else (batch.known >= 0) | (votes.per_pair() > 0)
     classifier, classifier_summary = update_classifier(
@@ -202,28 +166,23 @@ def _update_classifier_model(
             labels.vote_counts,
         ),
         labels.new,
-        labels.revisited,
         prior.for_words.log_odds(predicted_log_odds),
+        labels.evidence,
     )
 
 
 @dataclass(frozen=True, eq=False)
 class _BatchLabels:
-    """Labels of the batch and of revisited documents, with the updated annotators."""
+    """Labels of the batch, with the evidence that joined the votes and the updated annotators."""
 
     new: Array
-    revisited: Array
+    evidence: Array
     belief: AnnotatorBelief | None
     vote_counts: Array
 
 
 def _labels(
-    state: ModelState,
-    prior: LabelPrior,
-    batch: Batch,
-    predicted_log_odds: Array,
-    crowd: CrowdSettings,
-    revisited: RevisitedDocuments | None,
+    state: ModelState, prior: LabelPrior, batch: Batch, predicted_log_odds: Array, crowd: CrowdSettings
 ) -> _BatchLabels:
     """Labels and annotators in turn; votes of the batch add to the earlier counts (maths, eq. 61)."""
     combination, belief, counts = prior.for_votes, state.params.annotators, state.vote_counts
@@ -233,56 +192,30 @@ def _labels(
     extra = np.where(unknown[:, None], 0.0, combination.evidence(predicted_log_odds))
     if batch.votes is None or belief is None:
         probs = profile_e_step(extra, batch.known, combination.profiles).label_probs
-        return _BatchLabels(probs, np.empty((0, probs.shape[1])), belief, counts)
+        return _BatchLabels(probs, extra, belief, counts)
     vague = ProfilePrior.vague(batch.known.shape[1])
     before = np.full(batch.known.shape, 0.5)
     for _ in range(_MAX_VOTE_ROUNDS):
         crowd_state = CrowdState(belief, combination.profiles, vague)
         probs = label_posterior(batch.votes, batch.known, crowd_state, crowd, extra)
-        revisited_probs = _revisited_labels(revisited, belief, crowd, probs.shape[1])
         counts = state.vote_counts + crowd.annotators.count(batch.votes, probs)
-        if revisited is not None:
-            counts = counts + crowd.annotators.count(revisited.votes, revisited_probs)
         belief = crowd.annotators.update(counts, belief)
         if np.abs(probs - before).max(initial=0.0) < _VOTE_TOL:
             break
         before = probs
-    return _BatchLabels(probs, revisited_probs, belief, counts)
+    return _BatchLabels(probs, extra, belief, counts)
 
 
-def _revisited_labels(
-    revisited: RevisitedDocuments | None, belief: AnnotatorBelief, crowd: CrowdSettings, n_classes: int
-) -> Array:
-    """Labels of revisited documents: their earlier probabilities are the prior for the new votes."""
-    if revisited is None:
-        return np.empty((0, n_classes))
-    flat = Profiles(np.ones(1), np.full((1, n_classes), 0.5))
-    extra = logit(np.clip(revisited.label_probs, _MIN_PROB, 1.0 - _MIN_PROB))
-    return label_posterior(
-        revisited.votes, revisited.known, CrowdState(belief, flat, ProfilePrior.vague(n_classes)), crowd, extra
-    )
-
-
-def _update_base_rates(
-    state: ModelState, batch: Batch, settings: EMSettings, crowd: CrowdSettings, revisited: RevisitedDocuments | None
-) -> UpdateResult:
+def _update_base_rates(state: ModelState, batch: Batch, settings: EMSettings, crowd: CrowdSettings) -> UpdateResult:
     """Update of a model with base rates: words and votes give the labels in one EM."""
     shards = cut_shards(batch.counts, batch.known, batch.votes)
-    n_classes = batch.known.shape[1]
-    params, revisited_probs, vote_counts = state.params, np.empty((0, n_classes)), state.vote_counts
-    if revisited is not None and params.annotators is not None:
-        revisited_probs = _revisited_labels(revisited, params.annotators, crowd, n_classes)
-        vote_counts = vote_counts + crowd.annotators.count(revisited.votes, revisited_probs)
-    params = _update_topics(shards, params, _past(state, vote_counts), settings)
+    vote_counts = state.vote_counts
+    params = _update_topics(shards, state.params, _past(state, vote_counts), settings)
     probs = label_probs(shards, params, settings)
     if batch.votes is not None:
         vote_counts = vote_counts + crowd.annotators.count(batch.votes, probs)
-    return UpdateResult(
-        ModelState(params, None, _add_documents(state.past, batch.counts, None), vote_counts),
-        probs,
-        revisited_probs,
-        None,
-    )
+    past = _add_documents(state.past, batch.counts, None)
+    return UpdateResult(ModelState(params, None, past, vote_counts), probs, None, None)
 
 
 def _past(state: ModelState, vote_counts: Array) -> SufficientStats:

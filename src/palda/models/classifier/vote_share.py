@@ -8,7 +8,7 @@ Every vote counts the same, whatever the quality of its annotator: the result is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -89,16 +89,17 @@ class VoteShares:
         shares: Array = (self.numbers.n_yes + self.strength * expected) / (self.numbers.n_votes + self.strength)
         return shares
 
-    def with_votes(
-        self, new_probs: Array, new: VoteNumbers, positions: NDArray[np.int64], seen: VoteNumbers
-    ) -> VoteShares:
-        """The model fitted again with new documents, and with further votes on documents at ``positions``."""
-        tables = []
-        for table, further, added in zip(self.numbers, seen, new, strict=True):
-            grown = table.copy()
-            grown[positions] += further
-            tables.append(np.concatenate((grown, added)))
-        return VoteShares.fit(np.concatenate((self.probs, new_probs)), VoteNumbers(*tables))
+    def with_documents(self, probs: Array, numbers: VoteNumbers) -> VoteShares:
+        """The model fitted again with further documents."""
+        tables = (np.concatenate(pair) for pair in zip(self.numbers, numbers, strict=True))
+        return VoteShares.fit(np.concatenate((self.probs, probs)), VoteNumbers(*tables))
+
+    def with_numbers(self, positions: NDArray[np.int64], numbers: VoteNumbers) -> VoteShares:
+        """The model with other votes on the documents at ``positions``; recalibration and strength stay."""
+        tables = [table.copy() for table in self.numbers]
+        for table, changed in zip(tables, numbers, strict=True):
+            table[positions] = changed
+        return replace(self, numbers=VoteNumbers(*tables))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All fields as arrays of a file."""

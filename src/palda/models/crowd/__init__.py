@@ -11,6 +11,8 @@ from palda.models.crowd.annotator_model import (
     PublishedCoin,
     TwoCoinModel,
     VoteEvidence,
+    by_class_and_state,
+    mean_rates,
 )
 from palda.models.crowd.confidence import (
     LEVEL_ARRAYS,
@@ -120,6 +122,7 @@ __all__ = [
     "VoteEvidence",
     "VoteSources",
     "belief_from_labels",
+    "by_class_and_state",
     "calibration_curves",
     "check_gold",
     "choose_candidate",
@@ -138,6 +141,7 @@ __all__ = [
     "label_posterior",
     "levels_from_arrays",
     "levels_to_arrays",
+    "mean_rates",
     "mean_where_unknown",
     "merge_copies",
     "no_sources",

@@ -1,0 +1,177 @@
+"""A batch of assignments: who judges which document next, one pair after the other, best first.
+
+After each pair the document has one more vote under way, so that the next pair finds it less valuable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from palda.models.assignment.gain import Rates, document_gains, label_gains
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from palda.data import Array
+    from palda.models.assignment.gain import TypicalVotes
+
+    Ints = NDArray[np.int64]
+
+LOOK_COST = 1.0
+"""Judgements that opening a document is worth when single classes are asked for, beside the judgements themselves."""
+
+_MAX_CELLS = 8_000_000  # (annotator, document, class) cells whose gains are computed; more documents are screened
+_MIN_SHORTLIST, _SHORTLIST_PER_PAIR = 500, 4  # documents that are left by screening
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Documents and annotators that may be paired."""
+
+    label_probs: Array  # Δ, (documents, classes)
+    pending: Ints  # (documents,): votes under way
+    doc_room: Ints  # (documents,): votes that a document may still get
+    rates: Rates  # (annotators, classes)
+    group: Ints  # (annotators,): copies of each other have the same number
+    annotator_room: Ints  # (annotators,): documents that an annotator may still get
+    price: Array  # (annotators, documents): of a look, or of a judgement if single classes are asked for
+    may_judge: NDArray[np.bool_]  # (annotators, documents): whether a pair is possible
+
+    def documents(self, rows: Ints) -> Candidates:
+        """Some of the documents."""
+        return replace(
+            self,
+            label_probs=np.ascontiguousarray(self.label_probs[rows]),
+            pending=self.pending[rows],
+            doc_room=self.doc_room[rows],
+            price=self.price[:, rows],
+            may_judge=self.may_judge[:, rows],
+        )
+
+
+class Assignment(NamedTuple):
+    """One pair; ``gain`` is the expected fall of the number of wrong labels per unit of price."""
+
+    annotator: int
+    doc: int
+    gain: float
+    price: float
+    classes: Ints | None = None  # None for all classes
+
+
+def choose_pairs(
+    candidates: Candidates, typical: TypicalVotes, n_pairs: int, budget: float = np.inf, *, by_label: bool = False
+) -> list[Assignment]:
+    """Up to ``n_pairs`` pairs within the budget, best first; pairs without gain are left out."""
+    rows = _shortlist(candidates, typical, n_pairs)
+    some = candidates if rows is None else candidates.documents(rows)
+    search = _Search(some, typical, by_label=by_label)
+    chosen: list[Assignment] = []
+    while len(chosen) < n_pairs:
+        best = search.best()
+        if best is None:
+            break
+        if best.price > budget:
+            search.forbid(best)
+            continue
+        budget -= best.price
+        search.take(best)
+        chosen.append(best if rows is None else best._replace(doc=int(rows[best.doc])))
+    return chosen
+
+
+def _shortlist(candidates: Candidates, typical: TypicalVotes, n_pairs: int) -> Ints | None:
+    """Documents worth a closer look: those whose gain is largest for a typical annotator; None for all."""
+    n_annotators, n_docs = candidates.price.shape
+    n_classes = candidates.label_probs.shape[1]
+    size = max(_MIN_SHORTLIST, _SHORTLIST_PER_PAIR * n_pairs, _MAX_CELLS // max(n_annotators * n_classes, 1))
+    if size >= n_docs:
+        return None
+    one = Rates(typical.present[None, :, 1, 1], typical.absent[None, :, 1, 0])
+    gains = document_gains(candidates.label_probs, one, typical, candidates.pending)[0]
+    possible = candidates.may_judge.any(axis=0) & (candidates.doc_room > 0)
+    gains = np.where(possible, gains / np.min(candidates.price, axis=0), -1.0)
+    return np.sort(np.argpartition(-gains, size - 1)[:size])
+
+
+class _Search:
+    """Gains of all pairs, kept up to date while pairs are taken."""
+
+    def __init__(self, candidates: Candidates, typical: TypicalVotes, *, by_label: bool) -> None:
+        self._given, self._typical, self._by_label = candidates, typical, by_label
+        self._pending, self._doc_room = candidates.pending.copy(), candidates.doc_room.copy()
+        self._room, self._may = candidates.annotator_room.copy(), candidates.may_judge.copy()
+        self._may[self._room <= 0] = False
+        n_annotators, n_docs = candidates.price.shape
+        self._values, self._sizes = np.empty((n_annotators, n_docs)), np.ones((n_annotators, n_docs), dtype=np.int64)
+        self._who, self._best = np.zeros(n_docs, dtype=np.int64), np.full(n_docs, -1.0)
+        if n_annotators:
+            self._compute(np.arange(n_docs))
+
+    def best(self) -> Assignment | None:
+        if not len(self._best):
+            return None
+        doc = int(np.argmax(self._best))
+        if self._best[doc] <= 0.0:
+            return None
+        annotator = int(self._who[doc])
+        classes = self._classes(annotator, doc) if self._by_label else None
+        price = float(self._given.price[annotator, doc]) * (1 if classes is None else len(classes))
+        gain = float(self._gain(annotator, doc, classes)) / price
+        return Assignment(annotator, doc, gain, price, classes)
+
+    def forbid(self, pair: Assignment) -> None:
+        self._may[pair.annotator, pair.doc] = False
+        self._choose(np.array([pair.doc]))
+
+    def take(self, pair: Assignment) -> None:
+        """Count the pair as given."""
+        same = self._given.group == self._given.group[pair.annotator]
+        self._may[same, pair.doc] = False
+        self._pending[pair.doc] += 1
+        self._doc_room[pair.doc] -= 1
+        self._room[pair.annotator] -= 1
+        if self._room[pair.annotator] <= 0:
+            self._may[pair.annotator] = False
+            self._choose(np.flatnonzero(self._who == pair.annotator))
+        self._compute(np.array([pair.doc]))
+
+    def _compute(self, docs: Ints) -> None:
+        given = self._given
+        probs, pending = np.ascontiguousarray(given.label_probs[docs]), self._pending[docs]
+        if self._by_label:
+            gains = label_gains(probs, given.rates, self._typical, pending)
+            ordered = -np.sort(-gains, axis=2)
+            count = np.arange(1, gains.shape[2] + 1)
+            self._values[:, docs] = (np.cumsum(ordered, axis=2) / (count + LOOK_COST)).max(axis=2)
+        else:
+            self._values[:, docs] = document_gains(probs, given.rates, self._typical, pending)
+        self._choose(docs)
+
+    def _choose(self, docs: Ints) -> None:
+        """Choose the best annotator of each of the documents again."""
+        may = self._may[:, docs] & (self._doc_room[docs] > 0)
+        values = np.where(may, self._values[:, docs] / self._given.price[:, docs], -1.0)
+        self._who[docs] = values.argmax(axis=0)
+        self._best[docs] = values.max(axis=0)
+
+    def _classes(self, annotator: int, doc: int) -> Ints:
+        """Classes that are asked for, most doubtful first: those that make the gain per cost largest."""
+        gains = self._label_gains(annotator, doc)
+        order = np.argsort(-gains, kind="stable")
+        worth = np.cumsum(gains[order]) / (np.arange(1, len(order) + 1) + LOOK_COST)
+        return order[: int(worth.argmax()) + 1]
+
+    def _label_gains(self, annotator: int, doc: int) -> Array:
+        rows = np.array([annotator])
+        probs = np.ascontiguousarray(self._given.label_probs[[doc]])
+        gains: Array = label_gains(probs, self._given.rates.take(rows), self._typical, self._pending[[doc]])[0, 0]
+        return gains
+
+    def _gain(self, annotator: int, doc: int, classes: Ints | None) -> float:
+        if classes is None:
+            return float(self._values[annotator, doc])
+        return float(self._label_gains(annotator, doc)[classes].sum())
