@@ -25,6 +25,7 @@ LONG = (
     "quality",
     "gold",
     "suggest",
+    "adaptive",
     "stopping",
     "assignment",
     "real_crowds",
@@ -37,21 +38,23 @@ LONG = (
     "scale",
     "golden",
 )  # run only when named
+WITH_ARGUMENTS = (
+    "default_fit",
+    "gold",
+    "scale",
+    "golden",
+    "real_crowds",
+    "rivals",
+    "soft_votes",
+    "adaptive",
+    "features",
+    "stopping",
+)
 
 
 def main() -> None:
     names = sys.argv[1:] or NAMES
-    if names[0] in (
-        "default_fit",
-        "gold",
-        "scale",
-        "golden",
-        "real_crowds",
-        "rivals",
-        "soft_votes",
-        "features",
-        "stopping",
-    ):
+    if names[0] in WITH_ARGUMENTS:
         names = names[:1]  # the other arguments belong to it
     for name in names:
         if name not in NAMES + LONG:

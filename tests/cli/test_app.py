@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "fit", "predict", "consensus", "annotators", "topics", "suggest", "report", "evaluate", "aggregate", "shard",
-    "simulate", "demo", "reproduce",
+    "simulate", "demo", "reproduce", "plan",
 }  # fmt: skip
 HEAVY = ("numba", "sklearn", "scipy", "pandas", "matplotlib", "numpy", "pyarrow")
 

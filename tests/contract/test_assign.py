@@ -68,6 +68,15 @@ def test_votes_under_way_count_as_if_given(model: CrowdPALDA) -> None:
     assert several["doc"].nunique() > 4
 
 
+def test_a_document_waits_for_the_vote_that_is_under_way_unless_the_batch_is_large(model: CrowdPALDA) -> None:
+    small = model.assign(n=len(NEWS) // 4)
+    assert small["doc"].is_unique
+    later = model.assign(n=5, pending=small.head(10))
+    assert not set(later["doc"]) & set(small["doc"].head(10))
+    large = model.assign(n=len(NEWS))["doc"].value_counts()
+    assert 1 < large.max() <= 4
+
+
 def test_entries_of_the_list_are_slots_and_newcomers_are_typical(model: CrowdPALDA) -> None:
     table = model.assign([BEST, BEST, "newcomer"])
     assert sorted(table["annotator"]) == sorted([BEST, BEST, "newcomer"])

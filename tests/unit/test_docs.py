@@ -177,6 +177,7 @@ def test_snippets_of_a_page_run_in_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("palda.cli.commands.demo.N_DOCS", DEMO_TEXTS)
+    monkeypatch.setattr("palda.cli.commands.plan.QUICK_DOCS", N_TEXTS)
     names: dict[str, object] = {"np": np}
     for language, snippet in BLOCK.findall(page.read_text()):
         if language == "python":

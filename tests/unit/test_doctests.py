@@ -8,11 +8,11 @@ from types import ModuleType
 
 import pytest
 
-from palda import metrics, simulate
+from palda import metrics, planning, simulate
 
 FUNCTIONS = [
     pytest.param(module, name, id=f"{module.__name__}.{name}")
-    for module in (metrics, simulate)
+    for module in (metrics, planning, simulate)
     for name in module.__all__
     if inspect.isfunction(getattr(module, name))
 ]

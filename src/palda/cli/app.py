@@ -21,6 +21,7 @@ from palda.cli.commands.demo import demo
 from palda.cli.commands.evaluate import evaluate
 from palda.cli.commands.export import export
 from palda.cli.commands.fit import fit
+from palda.cli.commands.plan import plan
 from palda.cli.commands.predict import predict
 from palda.cli.commands.report import report
 from palda.cli.commands.reproduce import reproduce
@@ -60,7 +61,8 @@ def palda(
 
 
 for _command in (
-    fit, predict, consensus, export, annotators, topics, suggest, report, evaluate, aggregate, shard, simulate, demo,
+    fit, predict, consensus, export, annotators, topics, suggest, plan, report, evaluate, aggregate, shard, simulate,
+    demo,
 ):  # fmt: skip
     app.command()(_command)
 app.add_typer(reproduce, name="reproduce")

@@ -8,6 +8,7 @@ from palda.simulate.copy_sampling import clones, siblings
 from palda.simulate.document_sampling import DocumentModel, SimulatedDocuments, documents
 from palda.simulate.drift_sampling import drifting_votes
 from palda.simulate.feature_sampling import FeaturedDocuments, featured_documents
+from palda.simulate.judgement_sampling import judgements
 from palda.simulate.newsroom_example import newsroom
 from palda.simulate.vote_sampling import crowd, votes
 
@@ -24,6 +25,7 @@ __all__ = [
     "documents",
     "drifting_votes",
     "featured_documents",
+    "judgements",
     "newsroom",
     "siblings",
     "votes",

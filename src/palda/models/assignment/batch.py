@@ -1,6 +1,7 @@
 """A batch of assignments: who judges which document next, one pair after the other, best first.
 
-After each pair the document has one more vote under way, so that the next pair finds it less valuable.
+After each pair the document has one more vote under way, so that the next pair finds it less valuable; and in a batch
+that is small beside the collection, it waits for that vote.
 """
 
 from __future__ import annotations
@@ -22,6 +23,14 @@ if TYPE_CHECKING:
 
 LOOK_COST = 1.0
 """Judgements that opening a document is worth when single classes are asked for, beside the judgements themselves."""
+
+MAX_TIMES_MEAN = 4.0
+"""Votes under way on one document, as a multiple of their mean per document; at least one.
+
+A second vote is worth less before the first one is known than after it, and it can be given with the next batch.
+``python -m benchmarks adaptive``, one crowd, 75 votes per batch, against no limit: Reuters with 3 votes per document
+.998 and .993, the newsroom .997 and .995, yeast .977 and .974.
+"""
 
 _MAX_CELLS = 8_000_000  # (annotator, document, class) cells whose gains are computed; more documents are screened
 _MIN_SHORTLIST, _SHORTLIST_PER_PAIR = 500, 4  # documents that are left by screening
@@ -66,6 +75,7 @@ def choose_pairs(
     candidates: Candidates, typical: TypicalVotes, n_pairs: int, budget: float = np.inf, *, by_label: bool = False
 ) -> list[Assignment]:
     """Up to ``n_pairs`` pairs within the budget, best first; pairs without gain are left out."""
+    candidates = _spread(candidates, n_pairs, budget)
     rows = _shortlist(candidates, typical, n_pairs)
     some = candidates if rows is None else candidates.documents(rows)
     search = _Search(some, typical, by_label=by_label)
@@ -81,6 +91,16 @@ def choose_pairs(
         search.take(best)
         chosen.append(best if rows is None else best._replace(doc=int(rows[best.doc])))
     return chosen
+
+
+def _spread(candidates: Candidates, n_pairs: int, budget: float) -> Candidates:
+    """The candidates with room for at most ``MAX_TIMES_MEAN`` times the mean number of votes under way."""
+    n_docs = candidates.price.shape[1]
+    if not candidates.price.size:
+        return candidates
+    n_votes = min(float(n_pairs), budget / float(candidates.price.min()), float(candidates.may_judge.sum()))
+    limit = max(1, int(np.ceil(MAX_TIMES_MEAN * (n_votes + candidates.pending.sum()) / n_docs)))
+    return replace(candidates, doc_room=np.minimum(candidates.doc_room, limit - candidates.pending))
 
 
 def _shortlist(candidates: Candidates, typical: TypicalVotes, n_pairs: int) -> Ints | None:

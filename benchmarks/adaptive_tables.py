@@ -1,0 +1,177 @@
+"""Tables and picture of the benchmark of adaptive assignment."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from palda.planning import line_styles, mean_curve, save_picture, votes_needed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from palda.planning import Curve
+
+    Runs = Mapping[Any, Curve]
+
+OVERLAPS = (2, 3, 5, 10)
+NAMES = {
+    "fixed": "fixed overlap", "random": "random", "activelab": "ActiveLab", "suggest": "`suggest`",
+    "uncertainty": "uncertainty", "assign": "`assign`", "labels": '`assign`, `ask="labels"`',
+}  # fmt: skip
+MAX_SHARE = {"reuters": 0.4, "newsroom": 0.4, "yeast": 0.6, "enron": 0.6}
+MAX_LABEL_SHARE, ALLOWED_LOSS, MIN_SAVED = 0.4, 0.002, 0.15
+
+
+def verdict(reached: bool) -> str:
+    return "reached" if reached else "NOT REACHED"
+
+
+def means(runs: Runs) -> dict[tuple[str, str], dict[str, tuple[Curve, int]]]:
+    """Mean curve and number of seeds, by data set and crowd, and by policy in the order of ``NAMES``."""
+    groups: dict[tuple[str, str], dict[str, list[Curve]]] = defaultdict(lambda: defaultdict(list))
+    for run, curve in runs.items():
+        groups[run.data, run.crowd][run.policy].append(curve)
+    return {
+        case: {name: (mean_curve(found[name]), len(found[name])) for name in NAMES if name in found}
+        for case, found in groups.items()
+        if case[0] != "who"
+    }
+
+
+def paired(runs: Runs, case: tuple[str, str], policy: str, other: str, budget: float) -> tuple[float, int]:
+    """Mean difference of micro-F1 of two policies over the seeds that both have, and the number of seeds."""
+    f1 = {
+        (run.policy, run.seed): f1_at(curve, budget)
+        for run, curve in runs.items()
+        if (run.data, run.crowd) == case and run.policy in (policy, other)
+    }
+    seeds = sorted({seed for name, seed in f1 if (policy, seed) in f1 and (other, seed) in f1 and name == policy})
+    differences = [f1[policy, seed] - f1[other, seed] for seed in seeds]
+    return (float(np.mean(differences)), len(seeds)) if seeds else (math.nan, 0)
+
+
+def f1_at(curve: Curve, budget: float) -> float:
+    """Micro-F1 at a budget; NaN if it was not measured there."""
+    votes = curve.column("votes_per_doc")
+    place = int(np.abs(votes - budget).argmin())
+    return float(curve.points[place].micro_f1) if abs(votes[place] - budget) < 0.02 else math.nan
+
+
+def number(value: float, digits: int) -> str:
+    if math.isnan(value):
+        return "-"
+    return f"{value:.{digits}f}".removeprefix("0") if abs(value) < 1 and digits == 3 else f"{value:.{digits}f}"
+
+
+def print_tables(runs: Runs) -> None:
+    """Votes needed at the F1 of fixed overlaps, F1 at equal budgets, and margins."""
+    for case, curves in means(runs).items():
+        print(
+            f"\n{case[0]}, {case[1]} crowd: " + ", ".join(f"{NAMES[n]} {k}" for n, (_, k) in curves.items()) + " seeds"
+        )
+        if "fixed" in curves:
+            print_needed(case, curves)
+        print_budgets(runs, case, curves)
+
+
+def print_needed(case: tuple[str, str], curves: dict[str, tuple[Curve, int]]) -> None:
+    fixed = curves["fixed"][0]
+    targets = {overlap: f1_at(fixed, overlap) for overlap in OVERLAPS}
+    print("| votes per document for the micro-F1 of overlap | " + " | ".join(map(str, OVERLAPS)) + " |")
+    print("|---" * (len(OVERLAPS) + 1) + "|")
+    print("| micro-F1 | " + " | ".join(number(f1, 3) for f1 in targets.values()) + " |")
+    for name, (curve, _) in curves.items():
+        if name != "fixed":
+            needed = [votes_needed(curve, f1) for f1 in targets.values()]
+            print(f"| {NAMES[name]} | " + " | ".join(number(votes, 2) for votes in needed) + " |")
+    for name, limit in (("assign", MAX_SHARE[case[0]]), ("labels", MAX_LABEL_SHARE)):
+        if name in curves:
+            share = votes_needed(curves[name][0], targets[5]) / 5
+            print(f"{NAMES[name]}: {number(share, 3)} of overlap 5: {verdict(share <= limit)} ({limit})")
+    if case[0] == "reuters" and "assign" in curves:
+        ahead = f1_at(curves["assign"][0], 3.0)
+        print(f"3 votes {number(ahead, 3)} against overlap 10 {number(targets[10], 3)}: {verdict(ahead > targets[10])}")
+
+
+def print_budgets(runs: Runs, case: tuple[str, str], curves: dict[str, tuple[Curve, int]]) -> None:
+    longest = max((curve for name, (curve, _) in curves.items() if name not in ("fixed", "labels")), key=_length)
+    budgets = [round(float(votes), 2) for votes in longest.column("votes_per_doc")][1:]
+    print("\n| micro-F1 at votes per document | " + " | ".join(f"{b:g}" for b in budgets) + " |")
+    print("|---" * (len(budgets) + 1) + "|")
+    for name, (curve, _) in curves.items():
+        print(f"| {NAMES[name]} | " + " | ".join(number(f1_at(curve, budget), 3) for budget in budgets) + " |")
+    if "assign" not in curves:
+        return
+    worst = math.inf
+    for name in ("fixed", "random", "activelab", "suggest", "uncertainty"):
+        found = [paired(runs, case, "assign", name, budget) for budget in budgets]
+        known = [margin for margin, _ in found if not math.isnan(margin)]
+        if known:
+            worst = min(worst, *known)
+            n_seeds = max(n for _, n in found)
+            shown = " | ".join("-" if math.isnan(m) else f"{m:+.3f}" for m, _ in found)
+            print(f"| margin over {NAMES[name]} ({n_seeds} seeds) | {shown} |")
+    print(f"largest loss against any policy: {worst:+.4f}: {verdict(worst >= -ALLOWED_LOSS)} (-{ALLOWED_LOSS})")
+
+
+def _length(curve: Curve) -> int:
+    return len(curve.points)
+
+
+def print_who(runs: Runs) -> None:
+    """Votes saved by choosing who, at the F1 that documents alone reach at several budgets."""
+    curves: dict[str, list[Curve]] = defaultdict(list)
+    for run, curve in runs.items():
+        if run.data == "who":
+            curves[run.policy].append(curve)
+    if set(curves) != {"documents", "both"}:
+        return
+    alone, both = mean_curve(curves["documents"]), mean_curve(curves["both"])
+    print(f"\nchoosing who, {len(curves['both'])} seeds")
+    print("| votes per document, documents alone | micro-F1 | with who | saved |")
+    print("|---|---|---|---|")
+    for point in alone.points[2:]:
+        needed = votes_needed(both, point.micro_f1)
+        saved = 1.0 - needed / point.votes_per_doc
+        print(f"| {point.votes_per_doc:.2f} | {number(point.micro_f1, 3)} | {number(needed, 2)} | {saved:.0%} |")
+    last = 1.0 - votes_needed(both, alone.points[-1].micro_f1) / alone.points[-1].votes_per_doc
+    print(f"saved at the end of the curve {last:.0%}: {verdict(last >= MIN_SAVED)} ({MIN_SAVED:.0%})")
+
+
+def draw(runs: Runs, path: Path) -> None:
+    """Curves of the paper's crowd: one panel per data set, micro-F1 against votes per document."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    from palda.planning.pictures import STYLE
+
+    sets = {case[0]: curves for case, curves in means(runs).items() if case[1] == "paper"}
+    order = [name for name in NAMES if any(name in curves for curves in sets.values()) and name != "labels"]
+    styles = dict(zip(order, line_styles(len(order)), strict=True))
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(9.0, 6.4), layout="constrained")
+        panels = figure.subplots(2, 2).ravel()
+        for axes, data in zip(panels, [name for name in MAX_SHARE if name in sets], strict=False):
+            curves = sets[data]
+            for name in order:
+                if name in curves:
+                    color, marker, line = styles[name]
+                    curve = curves[name][0]
+                    votes, f1 = curve.column("votes_per_doc"), curve.column("micro_f1")
+                    kept = votes <= 5.01
+                    label = NAMES[name].replace("`", "")
+                    axes.plot(votes[kept], f1[kept], line, color=color, marker=marker, label=label)
+            if "fixed" in curves:
+                axes.axhline(f1_at(curves["fixed"][0], 5), color="0.2", linewidth=0.7)
+            axes.set_title(f"{data} ({curves['fixed'][1] if 'fixed' in curves else 0} crowds)", loc="left")
+            axes.set_xlabel("votes per document")
+            axes.set_ylabel("consensus micro-F1")
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    save_picture(figure, path, path.suffix[1:])
+    print(f"wrote {path}")
