@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _COEF_PER_GROUP = 1 << 18  # coefficients that are optimised together, each group in a thread of its own
 _VECTOR = 8  # single-precision numbers that AVX2 handles at a time
+_MAX_SQUARED_COLUMNS, _SQUARED_ROWS = 256, 512  # columns of a wide table, and rows of it that are squared at a time
 _MIN_CURVATURE = 1e-6  # intercepts have no penalty, and the loss of a certain class has no curvature
 
 
@@ -140,13 +141,21 @@ def _pass(block: Block, at: Coefficients, *, curvature: bool) -> Array:
     labels = SoftLabels(block.targets, np.empty((0, 0)) if block.weights is None else block.weights, classes)
     by_word, losses = active().logistic_pass(block.words, labels, coef[: block.n_words], scores, curvature)
     residuals, n_columns = scores, at.coef.shape[1] - (gap.stop - gap.start)
-    by_column = ((part**2 if curvature else part).T @ residuals for part in block.dense)
+    by_column = (_squares_product(part, residuals) if curvature else part.T @ residuals for part in block.dense)
     sums, first = np.zeros((len(coef) + 1, at.coef.shape[1])), 0
     for table in (by_word, *by_column, residuals.sum(axis=0, keepdims=True), losses[None]):
         rows = sums[first : first + len(table)]
         rows[:, : gap.start], rows[:, gap.stop :] = table[:, : gap.start], table[:, gap.start : n_columns]
         first += len(table)
     return sums
+
+
+def _squares_product(part: NDArray[Any], residuals: NDArray[Any]) -> NDArray[Any]:
+    """Squares of a table, transposed, times residuals; those of a wide table are never in memory as a whole."""
+    step = len(part) if part.shape[1] <= _MAX_SQUARED_COLUMNS else _SQUARED_ROWS
+    starts = range(0, len(part), max(step, 1))
+    total: NDArray[Any] = sum(np.square(part[i : i + step]).T @ residuals[i : i + step] for i in starts)
+    return total
 
 
 def scores_without_fold(block: Block | StoredBlock, coef: Array) -> Array:
