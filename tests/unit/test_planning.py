@@ -142,7 +142,8 @@ def test_nobody_exceeds_their_share_if_annotators_are_chosen(
 
 def test_votes_needed_are_interpolated_and_nan_beyond_the_curve() -> None:
     falling = curve("a", (1.0, 0.2), (2.0, 0.1), (4.0, 0.05))
-    assert votes_needed(falling, 0.15, "error") == pytest.approx(1.5)
+    assert votes_needed(falling, math.sqrt(0.2 * 0.1), "error") == pytest.approx(1.5)
+    assert votes_needed(falling, 0.85) == pytest.approx(1.5)
     assert votes_needed(falling, 0.95) == pytest.approx(4.0)
     assert votes_needed(falling, 0.5, "error") == 1.0
     assert math.isnan(votes_needed(falling, 0.01, "error"))

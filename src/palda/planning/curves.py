@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,6 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+
+MIN_ERROR = 1e-4
+"""Share of wrong labels that stands for none at all on a logarithmic scale."""
 
 
 class CurvePoint(NamedTuple):
@@ -59,9 +64,10 @@ def mean_curve(curves: Sequence[Curve]) -> Curve:
 
 
 def votes_needed(curve: Curve, target: float, measure: str = "micro_f1") -> float:
-    """Votes per document at which a curve first reaches a target, interpolated linearly; NaN if it never does.
+    """Votes per document at which a curve first reaches a target; NaN if it never does.
 
-    ``measure`` is ``"micro_f1"``, which rises to the target, or ``"error"``, which falls to it.
+    ``measure`` is ``"micro_f1"``, which rises to the target and is interpolated linearly, or ``"error"``, which falls
+    to it and is interpolated on a logarithmic scale, as in pictures.
 
     Examples
     --------
@@ -70,9 +76,9 @@ def votes_needed(curve: Curve, target: float, measure: str = "micro_f1") -> floa
     >>> round(votes_needed(Curve("random", tuple(points)), 0.85), 2)
     1.5
     """
-    sign = -1.0 if measure == "error" else 1.0
-    votes, values = curve.column("votes_per_doc"), sign * curve.column(measure)
-    target *= sign
+    votes, values = curve.column("votes_per_doc"), curve.column(measure)
+    if measure == "error":
+        values, target = -np.log(np.maximum(values, MIN_ERROR)), -math.log(max(target, MIN_ERROR))
     reached = np.flatnonzero(values >= target)
     if not len(reached):
         return float("nan")

@@ -9,6 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from palda.planning.curves import MIN_ERROR
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -38,7 +40,6 @@ LINES = (
     ("#117733", "o", "-"),
 )
 """Colour, marker and line of each policy, which also differ in grey."""
-_MIN_ERROR = 1e-4  # shown for curves without a wrong label
 
 
 def draw_plan(curves: Sequence[Curve], target_error: float | None = None, title: str = "") -> Figure:
@@ -55,7 +56,7 @@ def draw_plan(curves: Sequence[Curve], target_error: float | None = None, title:
         figure = Figure(figsize=(6.4, 4.0), layout="constrained")
         axes = figure.subplots()
         for curve, (color, marker, line) in zip(curves, line_styles(len(curves)), strict=True):
-            error = np.maximum(curve.column("error"), _MIN_ERROR)
+            error = np.maximum(curve.column("error"), MIN_ERROR)
             axes.plot(curve.column("votes_per_doc"), error, line, color=color, marker=marker, label=curve.policy)
         if target_error is not None:
             axes.axhline(target_error, color="0.2", linewidth=0.8)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _KINDS = {".png": "png", ".svg": "svg"}
 _BUDGETS = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0)  # votes per document
 _QUICK_BUDGETS = (1.0, 2.0, 3.0, 5.0, 10.0)
-MAX_DOCS, QUICK_DOCS = 1000, 200  # documents that are simulated; costs are scaled
+MAX_DOCS, QUICK_DOCS = 1000, 300  # documents that are simulated; costs are scaled
 _STEP, _QUICK_STEP = 0.05, 0.2
 
 
@@ -53,7 +53,7 @@ def plan(
     price: Annotated[float, opt.option("Price of one annotator's judgement of one document.", min=0.0)] = 1.0,
     max_votes: Annotated[
         float, opt.option("Largest number of votes per document that is simulated.", min=2, max=10)
-    ] = 5.0,
+    ] = 7.0,
     runs: Annotated[int, opt.option("Number of simulated projects.", min=1)] = 2,
     quick: Annotated[bool, opt.flag("A rough plan: fewer documents and budgets, one run.", "--quick")] = False,
     as_json: Annotated[bool, opt.flag("Print JSON.", "--json")] = False,
