@@ -48,6 +48,7 @@ from palda.planning import (
     Requests,
     Schedule,
     SuggestedLabels,
+    TypicalAssignment,
     WordsAggregator,
     by_score,
     run_project,
@@ -212,7 +213,10 @@ def specialists(n_classes: int, seed: int) -> simulate.SimulatedAnnotators:
 
 
 def who(options: argparse.Namespace) -> None:
-    """Choosing who and which document against choosing the document alone, with specialists."""
+    """With specialists: choosing the document alone, for a typical annotator; for the one who arrives; and who as well.
+
+    In the first two cases annotators arrive at random; in the third everybody is capped at twice the equal share.
+    """
     for seed in options.seeds:
         news = simulate.newsroom(WHO_DOCS, seed=seed)
         people = specialists(news.labels.shape[1], seed)
@@ -220,7 +224,12 @@ def who(options: argparse.Namespace) -> None:
             LabellingProject.numbered(news.corpus.counts, news.labels, people, seed=seed),
             WordsAggregator(seed=seed, n_jobs=1),
         )
-        for name, policy in (("documents", Assignment()), ("both", Assignment(chooses_annotators=True))):
+        policies: dict[str, Policy] = {
+            "documents": TypicalAssignment(),
+            "arrivals": Assignment(),
+            "both": Assignment(chooses_annotators=True),
+        }
+        for name, policy in policies.items():
             run = Run("who", "specialists", name, seed)
             path = options.folder / run.file_name
             if not path.exists():

@@ -124,23 +124,26 @@ def _length(curve: Curve) -> int:
 
 
 def print_who(runs: Runs) -> None:
-    """Votes saved by choosing who, at the F1 that documents alone reach at several budgets."""
+    """Votes saved at the F1 that choosing documents alone reaches at several budgets."""
     curves: dict[str, list[Curve]] = defaultdict(list)
     for run, curve in runs.items():
         if run.data == "who":
             curves[run.policy].append(curve)
-    if set(curves) != {"documents", "both"}:
+    if not {"documents", "both", "arrivals"} <= set(curves):
         return
-    alone, both = mean_curve(curves["documents"]), mean_curve(curves["both"])
+    alone, arrivals, both = (mean_curve(curves[name]) for name in ("documents", "arrivals", "both"))
     print(f"\nchoosing who, {len(curves['both'])} seeds")
-    print("| votes per document, documents alone | micro-F1 | with who | saved |")
-    print("|---|---|---|---|")
+    print("| votes per document, documents alone | micro-F1 | for who arrives | saved | who as well | saved |")
+    print("|---|---|---|---|---|---|")
+    saved = math.nan
     for point in alone.points[2:]:
-        needed = votes_needed(both, point.micro_f1)
-        saved = 1.0 - needed / point.votes_per_doc
-        print(f"| {point.votes_per_doc:.2f} | {number(point.micro_f1, 3)} | {number(needed, 2)} | {saved:.0%} |")
-    last = 1.0 - votes_needed(both, alone.points[-1].micro_f1) / alone.points[-1].votes_per_doc
-    print(f"saved at the end of the curve {last:.0%}: {verdict(last >= MIN_SAVED)} ({MIN_SAVED:.0%})")
+        cells = []
+        for curve in (arrivals, both):
+            needed = votes_needed(curve, point.micro_f1)
+            saved = 1.0 - needed / point.votes_per_doc
+            cells += [number(needed, 2), "-" if math.isnan(saved) else f"{saved:.0%}"]
+        print(f"| {point.votes_per_doc:.2f} | {number(point.micro_f1, 3)} | " + " | ".join(cells) + " |")
+    print(f"saved at the end of the curve: {verdict(saved >= MIN_SAVED)} ({MIN_SAVED:.0%})")
 
 
 def draw(runs: Runs, path: Path) -> None:

@@ -22,6 +22,7 @@ from palda.planning import (
     Requests,
     Schedule,
     SuggestedLabels,
+    TypicalAssignment,
     WordsAggregator,
     assumed_project,
     by_score,
@@ -190,3 +191,14 @@ def test_a_pilot_gives_its_documents_labels_and_annotators(
     assert set(found.doc_ids) <= set(project.doc_ids)
     rows = [project.doc_ids.tolist().index(name) for name in found.doc_ids]
     assert (found.labels == project.labels[rows]).mean() > 0.9
+
+
+@pytest.mark.slow
+def test_documents_chosen_for_a_typical_annotator_do_not_depend_on_who_arrives(
+    project: LabellingProject, aggregator: WordsAggregator
+) -> None:
+    model = aggregator(project.counts, project.answers(Requests(np.arange(70) % 5, np.arange(70))))
+    nothing = np.zeros((70, 5, 4), dtype=bool)
+    chosen = [TypicalAssignment().choose(progress_of(model, nothing), codes(*who)) for who in ((0, 1, 2), (4, 4, 3))]
+    assert chosen[0].doc.tolist() == chosen[1].doc.tolist()
+    assert [found.annotator.tolist() for found in chosen] == [[0, 1, 2], [4, 4, 3]]

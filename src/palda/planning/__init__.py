@@ -16,6 +16,7 @@ from palda.planning.policies import (
     Progress,
     RandomDocuments,
     SuggestedLabels,
+    TypicalAssignment,
     by_score,
 )
 from palda.planning.projects import LabellingProject, Requests
@@ -38,6 +39,7 @@ __all__ = [
     "Requests",
     "Schedule",
     "SuggestedLabels",
+    "TypicalAssignment",
     "WordsAggregator",
     "assumed_project",
     "by_score",

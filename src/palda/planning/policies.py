@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 
+_NEWCOMER = "\x00newcomer-"  # no annotator of a project has such a name
+
+
 @dataclass
 class Progress:
     """What is known while a project runs."""
@@ -135,6 +138,23 @@ class Assignment:
         if self.chooses_annotators or self.ask == "labels":
             return chosen
         return _joined(chosen, _left_out(progress, arrivals, chosen))
+
+
+@dataclass(frozen=True)
+class TypicalAssignment:
+    """``CrowdPALDA.assign`` for a typical member of the crowd: chooses documents, whoever comes."""
+
+    name: str = "assign, documents alone"
+
+    def choose(self, progress: Progress, arrivals: Ints) -> Requests:
+        """The documents of ``assign`` for unknown annotators, in the order of arrival."""
+        model = progress.model
+        table = model.assign([f"{_NEWCOMER}{number}" for number in range(len(arrivals))])
+        position = {name: row for row, name in enumerate(model.doc_ids_)}
+        probs = model.consensus_
+        score = np.minimum(probs, 1.0 - probs).sum(axis=1) / probs.shape[1]  # below 1: for documents without gain
+        score[table["doc"].map(position)] = len(table) + 1.0 - np.arange(len(table))
+        return by_score(score, progress.seen, arrivals)
 
 
 def _requests_of(table: pd.DataFrame, model: CrowdPALDA, ask: str) -> Requests:
