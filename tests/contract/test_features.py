@@ -103,6 +103,28 @@ def test_rows_of_a_data_frame_are_matched_by_id_and_columns_by_name() -> None:
         fitted.predict_proba(new, features=table.drop(columns="length"))
 
 
+def test_rows_of_two_data_frames_are_matched_by_their_indexes() -> None:
+    counts = pd.DataFrame(CORPUS.counts[TRAIN].toarray(), index=CORPUS.doc_ids[TRAIN], columns=CORPUS.vocabulary)
+    settings = SETTINGS | {"label_prior": "words"}
+    fits = [PALDA(**settings).fit(counts, LABELS[TRAIN], features=given) for given in (frame(), frame().iloc[::-1])]
+    one, two = (each.predict_proba(counts, features=frame().iloc[::-1]) for each in fits)
+    np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(one, fits[0].predict_proba(counts, features=frame().reset_index(drop=True)))
+
+
+def test_neither_words_nor_features_is_one_clear_error() -> None:
+    with pytest.raises(ValueError, match=r"^X is None; pass word counts, features, or both$"):
+        PALDA(**SETTINGS).fit(None, LABELS)
+
+
+def test_a_refused_fit_leaves_the_features_of_the_model() -> None:
+    fitted = PALDA(**SETTINGS | {"label_prior": "words"}).fit(CORPUS.counts[:60], LABELS[:60], features=VALUES[:60])
+    before = fitted.predict_proba(CORPUS.counts[NEW], features=VALUES[NEW])
+    with pytest.raises(DataError, match="features have 59 rows"):
+        fitted.fit(CORPUS.counts[:60], LABELS[:60], features=VALUES[:59])
+    np.testing.assert_array_equal(before, fitted.predict_proba(CORPUS.counts[NEW], features=VALUES[NEW]))
+
+
 def test_a_document_without_words_is_predicted_from_its_features() -> None:
     empty = CORPUS.counts[NEW[:1]] * 0
     fitted = model("clean")
@@ -160,6 +182,19 @@ def test_a_loaded_model_predicts_the_same_bits_and_learns_on(with_words: bool, t
     assert metrics.micro_f1(LABELS[NEW, :5], loaded.consensus_[N_TRAIN:, :5] >= 0.5) > 0.8
 
 
+def test_any_text_and_any_number_survive_a_file(tmp_path: Path) -> None:
+    given = frame().drop(columns="vector")
+    odd = given.assign(desk=RNG.choice([" é", "é", "", "a\nb"], N_TRAIN), tiny=1e-200 * given["length"])
+    with pytest.warns(PaldaWarning, match="features"):
+        fitted = PALDA(**SETTINGS | {"label_prior": "words"}).fit(CORPUS.counts[TRAIN], LABELS[TRAIN], features=odd)
+    fitted.save(tmp_path / "model.palda")
+    loaded = load(tmp_path / "model.palda")
+    assert loaded.feature_categories_["desk"].tolist() == ["a\nb", "é"]
+    np.testing.assert_array_equal(
+        *(each.predict_proba(CORPUS.counts[TRAIN], features=odd) for each in (fitted, loaded))
+    )
+
+
 def test_names_and_categories_survive_a_file(tmp_path: Path) -> None:
     corpus = CORPUS.take(TRAIN)
     fitted = PALDA(**SETTINGS | {"label_prior": "words"}).fit(corpus, LABELS[TRAIN], features=frame())
@@ -191,6 +226,9 @@ def test_a_checkpoint_of_other_features_is_refused(tmp_path: Path) -> None:
     np.testing.assert_array_equal(*(each.predict_proba(counts, features=VALUES[TRAIN]) for each in (first, again)))
     with pytest.raises(Exception, match="the features"):
         PALDA(**settings).fit(counts, LABELS[TRAIN], features=-VALUES[TRAIN], checkpoint=checkpoint)
+    renamed = pd.DataFrame(VALUES[TRAIN]).add_prefix("x")
+    with pytest.raises(Exception, match="the features"):
+        PALDA(**settings).fit(counts, LABELS[TRAIN], features=renamed, checkpoint=checkpoint)
 
 
 def test_an_external_classifier_sees_words_and_features(tmp_path: Path) -> None:

@@ -387,3 +387,15 @@ def test_what_is_written_is_read(data: st.DataObject, n_rows: int, tmp_path_fact
         known = [None if text is None else f"w{text}".strip() for text in texts]
         assert known == [None if np.isnan(code) else names[int(code)] for code in columns["word"]]
     assert isinstance(found["csv"], FeatureTable)
+
+
+def test_the_index_that_pandas_writes_holds_the_ids_or_is_left_out(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"x": [2.0, 1.0]}, index=["b", "a"])
+    frame.to_parquet(tmp_path / "f.parquet")
+    table = read_features(tmp_path / "f.parquet", ["a", "b"])
+    assert table.names.tolist() == ["x"]
+    assert table.values[:].tolist() == [[1.0], [2.0]]
+    frame.assign(doc=["d1", "d2"]).to_parquet(tmp_path / "f.parquet")
+    table = read_features(tmp_path / "f.parquet", ["d2", "d1"])
+    assert table.names.tolist() == ["x"]
+    assert table.values[:].tolist() == [[1.0], [2.0]]

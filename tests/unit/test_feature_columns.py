@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import pickle
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palda.data import EncodedFeatures, FeatureColumns, FeatureTable, learn_feature_columns, take_features
+from palda.data import EncodedFeatures, FeatureColumns, FeatureTable, learn_feature_columns, row_ids, take_features
 from palda.errors import DataError
 
 RNG = np.random.default_rng(0)
@@ -65,6 +67,7 @@ def test_a_frame_has_numbers_categories_and_lists() -> None:
         (pd.DataFrame({"v": [[1.0], "x"]}), "instead of a list"),
         (pd.DataFrame({"v": [["x"]]}), "not a number"),
         (pd.DataFrame(index=range(3)), "no columns"),
+        (np.zeros((3, 0)), "no columns"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "two columns"),
     ],
 )
@@ -72,6 +75,46 @@ def test_what_is_no_table_of_features_is_named_in_one_line(features: Any, messag
     with pytest.raises(DataError, match=message) as caught:
         FeatureTable.of(features)
     assert "\n" not in str(caught.value)
+
+
+class Tensor:
+    """An array of another library: its types are not those of NumPy."""
+
+    shape, dtype = (3, 1), "float32"
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        return np.array([[1.0], [np.nan], [3.0]])
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        Tensor(),
+        np.matrix([[1.0], [np.nan], [3.0]]),
+        np.ma.array([[1.0], [9.0], [3.0]], mask=[[False], [True], [False]]),
+        pa.table({"x": [1.0, None, 3.0]}),
+        pd.DataFrame({"x": pd.array([1, None, 3], dtype="Int64")}),
+        pd.DataFrame({"x": [1, None, 3]}, dtype=object),
+        pd.DataFrame({"x": [Decimal(1), None, Decimal(3)]}),
+    ],
+)
+def test_numbers_of_other_libraries_are_numbers(features: Any) -> None:
+    table = FeatureTable.of(features)
+    assert table.categories == (None,)
+    np.testing.assert_array_equal(table.values[:], [[1.0], [np.nan], [3.0]])
+
+
+def test_categories_are_known_by_their_text() -> None:
+    table = FeatureTable.of(pd.DataFrame({"x": pd.Categorical([1.0, 2.0]), "y": [" web", "web"], "z": ["", "a"]}))
+    assert [names.tolist() for names in table.categories if names is not None] == [["1", "2"], ["web"], ["a"]]
+    np.testing.assert_array_equal(table.values[:], [[0, 0, np.nan], [1, 0, 0]])
+
+
+def test_only_default_numbering_is_no_id() -> None:
+    numbered = pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0]})
+    assert row_ids(numbered) is None
+    for other in (numbered.iloc[::2], numbered.iloc[1:], numbered.iloc[::-1]):
+        assert FeatureTable.of(other).doc_ids.tolist() == [str(row) for row in other.index]  # type: ignore[union-attr]
 
 
 def test_rows_are_matched_by_id_without_a_copy() -> None:
@@ -211,3 +254,53 @@ def test_standardised_columns_do_not_depend_on_blocks(rows: Any, monkeypatch: py
     np.testing.assert_array_equal(whole, encoded.columns.apply(table.values[rows], np.float32))
     monkeypatch.setattr("palda.data.feature_columns._ROWS_PER_BLOCK", 2)
     np.testing.assert_array_equal(encoded.standardised(rows, np.float32), whole)
+
+
+def test_a_column_without_values_may_be_of_either_kind() -> None:
+    columns = learn_feature_columns(FeatureTable.of(frame())).columns
+    for blank in (None, np.nan):
+        table = FeatureTable.of(frame().assign(length=blank, source=blank))
+        np.testing.assert_array_equal(columns.rows_of(table)[:][:, :2], np.full((4, 2), np.nan))
+    with pytest.raises(DataError, match="the model learned from categories, but here are numbers"):
+        columns.rows_of(FeatureTable.of(frame().assign(source=1.0)))
+
+
+def test_names_that_are_missing_on_one_side_are_said() -> None:
+    values = RNG.normal(size=(5, 2))
+    unnamed = learn_feature_columns(FeatureTable.of(values)).columns
+    with pytest.raises(DataError, match="2 columns with names, but the model learned from an array"):
+        unnamed.rows_of(FeatureTable.of(pd.DataFrame(values, columns=["x", "y"])))
+    named = learn_feature_columns(FeatureTable.of(frame()[["length", "source"]])).columns
+    with pytest.raises(
+        DataError, match="2 columns without names, but some that the model learned from hold categories"
+    ):
+        named.rows_of(FeatureTable.of(values))
+
+
+def test_differences_too_small_to_be_squared_count_as_none() -> None:
+    values = np.column_stack((RNG.normal(size=20), 1e-200 * RNG.normal(size=20)))
+    columns, notes = learn_feature_columns(FeatureTable.of(values))
+    assert columns.source.tolist() == [0]
+    assert "features[1]" in notes[0]
+
+
+def test_a_table_without_rows_is_named() -> None:
+    with pytest.raises(DataError, match="features have no rows"):
+        learn_feature_columns(FeatureTable.of(np.zeros((0, 2))))
+
+
+def test_another_text_in_every_row_is_no_category() -> None:
+    table = pd.DataFrame({"x": np.arange(50.0), "key": [f"k{row}" for row in range(50)]})
+    with pytest.raises(DataError, match=r"^column 'key': has another text in every row"):
+        learn_feature_columns(FeatureTable.of(table))
+    assert len(learn_feature_columns(FeatureTable.of(table.replace("k1", "k2"))).columns) == 50
+
+
+def test_bits_do_not_depend_on_the_order_in_memory() -> None:
+    values = RNG.normal(size=(1000, 3)).astype(np.float32)
+    by_row, by_column = (
+        EncodedFeatures(table.values, learn_feature_columns(table).columns)
+        for table in map(FeatureTable.of, (values, np.asfortranarray(values)))
+    )
+    np.testing.assert_array_equal(by_row.columns.spread, by_column.columns.spread)
+    assert by_column.standardised().flags.c_contiguous

@@ -38,7 +38,14 @@ from palda.data.feature_columns import (
     FeatureColumns,
     learn_feature_columns,
 )
-from palda.data.feature_table import ConvertedFeatures, FeatureRows, FeatureTable, feature_blocks, take_features
+from palda.data.feature_table import (
+    ConvertedFeatures,
+    FeatureRows,
+    FeatureTable,
+    feature_blocks,
+    row_ids,
+    take_features,
+)
 from palda.data.frozen_arrays import Array, Frozen, Rows, Strings, freeze_fields, names_array, selection
 from palda.data.row_blocks import (
     ConvertedVotes,
@@ -122,6 +129,7 @@ __all__ = [
     "probabilities_of",
     "require_columns",
     "roles",
+    "row_ids",
     "schema_for",
     "selection",
     "shown",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _NUMBER, _MISSING = -1, -2  # in place of a category: the number itself, or whether it is missing
 _MAX_CATEGORIES = 1000
+_MIN_DOCS_WITH_IDS = 50  # from which on a column with another text in every document is taken for one of ids
 _MAX_DEVIATIONS = 5.0  # standard deviations at which columns are clipped: a linear score would follow outliers
 _MAX_LISTED = 5
 _ROWS_PER_BLOCK = 1024  # documents that are standardised at a time
@@ -75,7 +76,7 @@ class FeatureColumns:
         columns /= self.spread
         np.nan_to_num(columns, copy=False, nan=0.0)
         np.clip(columns, -_MAX_DEVIATIONS, _MAX_DEVIATIONS, out=columns)
-        return columns.astype(dtype, copy=False)
+        return columns.astype(dtype, order="C", copy=False)
 
     def _expanded(self, values: NDArray[Any]) -> Array:
         columns = values[:, self.source].astype(np.float64)
@@ -102,7 +103,7 @@ class FeatureColumns:
                 raise DataError(f"features: {group!r} has {groups[group]} numbers, but the model learned from {size}")
         columns = np.array([position[name] for name in self.names], dtype=np.int64)
         codes = tuple(
-            _code_map(own, table.categories[column], name)
+            _code_map(own, _given_categories(table, int(column), own), name)
             for own, column, name in zip(self.categories, columns, self.names, strict=True)
         )
         same = table.n_columns == len(columns) and bool((np.diff(columns) == 1).all())
@@ -116,14 +117,19 @@ class FeatureColumns:
         if unnamed and table.n_columns == len(self.names) and not any(names is not None for names in self.categories):
             return table.values
         if unnamed or all(group_of(name) == UNNAMED for name in self.names):
-            raise DataError(
-                f"features have {table.n_columns} columns, but the model learned from {len(self.names)}; "
-                "pass the same columns"
-            )
+            raise DataError(f"features have {table.n_columns} columns{self._other_columns(table, unnamed=unnamed)}")
         known = set(table.names)
         lost = [name for name in self.names if name not in known]
         others = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
         raise DataError(f"features have no column {validation.shown(lost[0])}{others}, which the model learned from")
+
+    def _other_columns(self, table: FeatureTable, *, unnamed: bool) -> str:
+        """How the columns of the model differ from those of a table, one of which has no names."""
+        if table.n_columns != len(self.names):
+            return f", but the model learned from {len(self.names)}; pass the same columns"
+        if unnamed:
+            return " without names, but some that the model learned from hold categories; pass a data frame"
+        return " with names, but the model learned from an array; pass an array with the same columns in their order"
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All but the names, as arrays of a file."""
@@ -191,17 +197,14 @@ class LearnedColumns(NamedTuple):
 
 def learn_feature_columns(table: FeatureTable) -> LearnedColumns:
     """Standardised columns from the training documents; constant columns and columns without values are left out."""
+    if not len(table):
+        raise DataError("features have no rows")
     for name, categories in zip(table.names, table.categories, strict=True):
-        if categories is not None and len(categories) > _MAX_CATEGORIES:
-            raise DataError(
-                f"has {len(categories):,} categories, but at most {_MAX_CATEGORIES:,} are possible; "
-                "is it an id or a text? leave it out",
-                column=name,
-            )
+        _check_categories(name, categories, len(table))
     table.check_finite()
     found = _statistics(table)
     parts: list[tuple[int, int, float, float]] = []  # source, category, mean, spread
-    is_constant = found.low == found.high
+    is_constant = (found.low == found.high) | (found.spread == 0.0)  # or differences too small for their squares
     for column, own in enumerate(table.categories):
         if own is None:
             if found.n_present[column] and not is_constant[column]:
@@ -222,6 +225,23 @@ def learn_feature_columns(table: FeatureTable) -> LearnedColumns:
     source, category, mean, spread = (np.array(column) for column in zip(*parts, strict=True))
     columns = FeatureColumns(table.names, table.categories, source, category, mean, spread)
     return LearnedColumns(columns, _notes(table, found, columns))
+
+
+def _check_categories(name: str, categories: Strings | None, n_docs: int) -> None:
+    """Raise ``DataError`` if texts are no categories: too many, or another one in every document."""
+    n_categories = 0 if categories is None else len(categories)
+    if n_categories > _MAX_CATEGORIES:
+        raise DataError(
+            f"has {n_categories:,} categories, but at most {_MAX_CATEGORIES:,} are possible; "
+            "is it an id or a text? leave it out",
+            column=name,
+        )
+    if n_categories == n_docs >= _MIN_DOCS_WITH_IDS:
+        raise DataError(
+            "has another text in every row, from which nothing can be learned; if it holds the ids of the documents, "
+            "name it as such, else leave it out",
+            column=name,
+        )
 
 
 class _Statistics(NamedTuple):
@@ -308,6 +328,16 @@ def _code_map(own: Strings | None, given: Strings | None, name: str) -> Array | 
         return None
     position = {category: float(code) for code, category in enumerate(own)}
     return np.array([position.get(category, np.nan) for category in given])
+
+
+def _given_categories(table: FeatureTable, column: int, own: Strings | None) -> Strings | None:
+    """Categories of a column; a column without values may be of either kind, and is taken for that of ``own``."""
+    given = table.categories[column]
+    if own is None:
+        return None if given is None or not len(given) else given
+    if given is None and all(np.isnan(some[:, column]).all() for _, some in feature_blocks(table.values)):
+        return own
+    return given
 
 
 def _group_sizes(names: Strings) -> dict[str, int]:

@@ -28,6 +28,7 @@ FeatureRows: TypeAlias = "NDArray[np.floating[Any]] | StoredFeatures"
 
 _VALUES_PER_BLOCK = 1 << 21  # about 8 MB in single precision
 _KINDS = "biuf"
+_NUMBERS_IN_OBJECTS = frozenset({"integer", "floating", "mixed-integer-float", "decimal", "boolean"})
 _PART_OF_LIST = re.compile(r"(.+)\[\d+\]", re.DOTALL)
 
 
@@ -110,7 +111,26 @@ def feature_blocks(values: FeatureRows) -> Iterator[tuple[slice, NDArray[np.floa
     size = max(1, _VALUES_PER_BLOCK // max(n_columns, 1))
     for start in range(0, n_docs, size):
         rows = slice(start, min(start + size, n_docs))
-        yield rows, values[rows]
+        yield rows, np.ascontiguousarray(values[rows])  # sums depend on the order in memory
+
+
+def row_ids(table: Any) -> Strings | None:
+    """Ids of the rows of a feature table or data frame; None for pandas' default numbering, and for arrays."""
+    if isinstance(table, FeatureTable):
+        return table.doc_ids
+    if not _is_frame(table) or _has_default_index(table):
+        return None
+    return names_array(table.index)
+
+
+def _is_frame(table: Any) -> bool:
+    return hasattr(table, "columns") and hasattr(table, "index")
+
+
+def _has_default_index(frame: pd.DataFrame) -> bool:
+    import pandas as pd
+
+    return isinstance(frame.index, pd.RangeIndex) and (frame.index.start, frame.index.step) == (0, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,20 +179,24 @@ class FeatureTable(Frozen):
 
     @classmethod
     def of(cls, features: Any, doc_ids: Iterable[object] | None = None) -> FeatureTable:
-        """Feature table from an array or data frame; a table is returned as it is.
+        """Feature table from an array, tensor, data frame or Arrow table; a feature table is returned as it is.
 
         The index of a data frame holds document ids, unless it is pandas' default numbering.
         """
         if isinstance(features, FeatureTable):
             return features
         ids = None if doc_ids is None else names_array(doc_ids)
-        if hasattr(features, "columns") and hasattr(features, "index"):
-            return _from_frame(features, ids)
+        if hasattr(features, "to_pandas"):
+            features = features.to_pandas()
+        if _is_frame(features):
+            return _from_frame(features, row_ids(features) if ids is None else ids)
         if sparse.issparse(features):
             raise DataError("features must be dense; pass sparse counts as X, or call toarray()")
-        values = features if hasattr(features, "shape") else np.asarray(features)
+        values = _as_array(features)
         if len(values.shape) != 2:
             raise DataError(f"features have shape {tuple(values.shape)}, not (documents, columns)")
+        if not values.shape[1]:
+            raise DataError("features have no columns")
         if values.dtype.kind not in _KINDS:
             raise DataError("features must be numbers; pass columns of text in a data frame")
         names = names_array(f"features[{column}]" for column in range(values.shape[1]))
@@ -241,6 +265,14 @@ class FeatureTable(Frozen):
                 )
 
 
+def _as_array(values: Any) -> Any:
+    """Values with a type of NumPy: as they are, or as an array; masked ones are NaN."""
+    if isinstance(values, np.ma.MaskedArray) and values.dtype.kind in _KINDS:
+        return np.ma.filled(values.astype(np.float64), np.nan)
+    is_plain = isinstance(getattr(values, "dtype", None), np.dtype) and not isinstance(values, np.matrix)
+    return values if is_plain else np.asarray(values)
+
+
 def _as_floats(values: Any) -> Any:
     """Values in single or double precision, without a copy if they have one of them or are memory-mapped."""
     if values.dtype in (np.float32, np.float64):
@@ -251,13 +283,9 @@ def _as_floats(values: Any) -> Any:
 
 
 def _from_frame(frame: pd.DataFrame, doc_ids: Strings | None) -> FeatureTable:
-    import pandas as pd
-
     if frame.columns.has_duplicates:
         twice = frame.columns[frame.columns.duplicated()][0]
         raise DataError(f"features have two columns {validation.shown(twice)}; rename one of them")
-    if doc_ids is None and not (isinstance(frame.index, pd.RangeIndex) and frame.index.start == 0):
-        doc_ids = names_array(frame.index)
     parts: list[NDArray[Any]] = []
     names: list[str] = []
     categories: list[Strings | None] = []
@@ -293,8 +321,11 @@ def _column(column: pd.Series[Any], name: str) -> tuple[NDArray[Any], list[str],
     present = column.dropna()
     if len(present) and isinstance(present.iloc[0], (list, tuple, np.ndarray)):
         return _list_column(column, name)
-    texts = column.map(str, na_action="ignore")
-    codes, found = pd.factorize(texts, sort=True)
+    if kinds.is_object_dtype(column.dtype) and kinds.infer_dtype(present) in _NUMBERS_IN_OBJECTS:
+        numbers = column.map(float, na_action="ignore").to_numpy(dtype=np.float64, na_value=np.nan)
+        return numbers[:, None], [name], [None]
+    texts = column.astype(object).map(validation.name_text, na_action="ignore")
+    codes, found = pd.factorize(texts.where(texts != ""), sort=True)
     positions = np.where(codes < 0, np.nan, codes).astype(np.float64)
     return positions[:, None], [name], [names_array(found)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
 from dataclasses import dataclass
@@ -126,8 +127,10 @@ def _fingerprint(settings: Mapping[str, Any], data: TrainingData) -> dict[str, A
 def _feature_digest(features: EncodedFeatures | None) -> str:
     if features is None:
         return ""
-    blocks = (some for _, some in feature_blocks(features.values))
-    return _digest(chain(features.columns.arrays().values(), blocks))
+    columns, blocks = features.columns, (some for _, some in feature_blocks(features.values))
+    names = [columns.names.tolist(), [None if own is None else own.tolist() for own in columns.categories]]
+    named = np.frombuffer(json.dumps(names).encode(), dtype=np.uint8)  # an external classifier may select by name
+    return _digest(chain([named], columns.arrays().values(), blocks))
 
 
 def _vote_columns(votes: Votes) -> list[NDArray[Any]]:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import validate_data
 
-from palda.data import Corpus, EncodedFeatures, FeatureColumns, FeatureTable, learn_feature_columns
+from palda.data import Corpus, EncodedFeatures, FeatureColumns, FeatureTable, learn_feature_columns, row_ids
 from palda.errors import DataError, PaldaWarning
 from palda.estimators.persistence import PersistentEstimator
 from palda.io import ShardFolder
@@ -26,7 +26,7 @@ def ids_of(X: Any, doc_ids: Iterable[object] | None, features: Any = None) -> It
         return doc_ids
     if isinstance(X, (Corpus, ShardFolder)):
         return X.doc_ids
-    return None if X is not None or features is None else FeatureTable.of(features).doc_ids
+    return None if X is not None or features is None else row_ids(features)
 
 
 class DocumentEstimator(PersistentEstimator):
@@ -57,7 +57,9 @@ class DocumentEstimator(PersistentEstimator):
         if reset:
             self.words_ = self.texts_ = self.votes_ = None
         if X is None and features is not None:
-            return self._no_counts(len(FeatureTable.of(features)), reset=reset)
+            return self._no_counts(_n_rows(features), reset=reset)
+        if X is None:
+            raise ValueError("X is None; pass word counts, features, or both")
         if not reset and not self.n_features_in_ and X is not None:
             raise ValueError("the model was fitted to features alone, without words; pass X=None")
         if isinstance(X, ShardFolder):  # its counts were checked when it was written
@@ -97,10 +99,10 @@ class DocumentEstimator(PersistentEstimator):
         Those of a shard folder are left out if the label prior reads none.
         """
         table = None if features is None and self._is_base_rate() else _table_of(features, X)
-        self._feature_columns = None
         if table is None:
+            self._feature_columns = None
             return None
-        table = table.on_documents(doc_ids, n_docs)
+        table = table.on_documents(_ids_of_rows(X, doc_ids), n_docs)
         columns, notes = learn_feature_columns(table)
         for note in notes:
             warnings.warn(note, PaldaWarning, stacklevel=3)
@@ -118,9 +120,19 @@ class DocumentEstimator(PersistentEstimator):
             raise DataError(
                 f"the model was fitted with features ({_described(columns)}), which are missing; pass features="
             )
-        table = table.on_documents(doc_ids, n_docs)
+        table = table.on_documents(_ids_of_rows(X, doc_ids), n_docs)
         table.check_finite()
         return EncodedFeatures(columns.rows_of(table), columns)
+
+
+def _ids_of_rows(X: Any, doc_ids: Iterable[object] | None) -> Iterable[object] | None:
+    """Ids that features are matched with: those given, else the index of X if it is a data frame."""
+    return row_ids(X) if doc_ids is None else doc_ids
+
+
+def _n_rows(features: Any) -> int:
+    shape = getattr(features, "shape", None)
+    return int(shape[0]) if shape else len(FeatureTable.of(features))
 
 
 def _table_of(features: Any, X: Any) -> FeatureTable | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 _ROWS_PER_CHUNK = 500
 _ID_LINES = frozenset({"", ".txt", ".ids"})
+_INDEX_COLUMN = re.compile(r"__index_level_\d+__")
+"""Column of an index without a name, as pandas writes it; default numbering is not written."""
 TEMPORARY_FEATURES = "features.bin"
 """Name of the file with the numbers of a table, as long as they are memory-mapped."""
 
@@ -86,7 +89,8 @@ def read_features(
         of the rows.
     id : str, optional
         Column of ids, if it does not have one of the usual names (``doc``, ``id``, ...). Without such a column the
-        rows are in the order of the documents.
+        index that pandas wrote into a Parquet file holds the ids; without an index the rows are in the order of the
+        documents.
     ids : path or iterable of str, optional
         Ids of the rows of a file without ids: a text file with one id per line, a table with a column of ids, or the
         ids themselves.
@@ -361,7 +365,7 @@ def _read_table(source: FeatureSource, blocks: _MemoryBlocks | _FileBlocks, *, k
         for number, (table, _) in enumerate(read_chunks(source.path, _ROWS_PER_CHUNK, source.encoding)):
             if not number:
                 id_column = _id_column(table, source)
-                ignored = source.ignored if id_column is None else (*source.ignored, id_column)
+                ignored = (*source.ignored, *_no_features(table, id_column))
             if id_column is not None:
                 ids.append(_ids_of(table, id_column), table.where)
             block = columns.rows(table, ignored)
@@ -381,7 +385,13 @@ def _read_table(source: FeatureSource, blocks: _MemoryBlocks | _FileBlocks, *, k
 def _id_column(table: Table, source: FeatureSource) -> str | None:
     header = list(table.frame.columns)
     given = source.id if source.id_required or source.id in header else None
-    return validation.find_column(header, "doc", given, table.where)
+    found = validation.find_column(header, "doc", given, table.where)
+    return next(filter(_INDEX_COLUMN.fullmatch, header), None) if found is None else found
+
+
+def _no_features(table: Table, id_column: str | None) -> list[str]:
+    """The column of ids, and columns of indexes."""
+    return [name for name in table.frame.columns if name == id_column or _INDEX_COLUMN.fullmatch(name)]
 
 
 def _ids_of(table: Table, column: str) -> Strings:

@@ -249,7 +249,7 @@ def _evidence_shares(
     """Shares (3, classes) of words, topics and features in the scores of a classifier, from some documents."""
     if not isinstance(classifier, LogisticClassifier):
         return None
-    rows = rows[:_MAX_SHARE_DOCS]
+    rows = rows[:: max(1, -(-len(rows) // _MAX_SHARE_DOCS))]  # from all parts of the data, which may be sorted
     features = None if data.features is None else data.features.standardised(rows)
     return evidence_shares(classifier, data.counts[rows], None if evidence is None else evidence[rows], features)
 

@@ -103,7 +103,7 @@ class KernelFeatures:
 
 
 def fit_kernel_features(features: EncodedFeatures, seed: int) -> KernelFeatures | None:
-    """Kernel features with random training documents as landmarks; None if the documents are all alike."""
+    """Kernel features with random training documents as landmarks; None if most documents are alike."""
     rng = np.random.default_rng(seed)
     n_docs = features.n_docs
     affordable = int(_MAX_OPERATIONS / (max(n_docs, 1) * len(features.columns)))
