@@ -321,7 +321,7 @@ def test_anything_but_texts_is_one_clear_line(texts: Any, message: str) -> None:
         (np.ones(2), "an array of float64 and shape (2,) for 2 texts"),
         (np.ones((3, 2)), "shape (3, 2) for 2 texts"),
         (np.ones((2, 0)), "shape (2, 0) for 2 texts"),
-        ([[1.0], [1.0, 2.0]], "vectors that differ in length"),
+        ([[1.0], [1.0, 2.0]], "vectors of different lengths"),
         (np.array([["a"], ["b"]]), "an array of <U1"),
         (np.array([[1.0], [np.nan]]), "NaN or infinity for text 1 (counted from 0)"),
     ],

@@ -218,9 +218,12 @@ def object_encoder(model: Any) -> Encoder:
     import numpy as np
 
     def encode(texts: list[str], batch_size: int) -> Any:
-        parts = [
-            np.asarray(model.encode(texts[start : start + batch_size])) for start in range(0, len(texts), batch_size)
-        ]
-        return np.concatenate(parts)
+        parts = [model.encode(texts[start : start + batch_size]) for start in range(0, len(texts), batch_size)]
+        try:
+            return np.concatenate([np.asarray(part) for part in parts])
+        except ValueError:
+            raise DataError(
+                f"the model {type(model).__name__} returned vectors of different lengths, no array (texts, width)"
+            ) from None
 
     return encode

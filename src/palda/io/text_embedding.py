@@ -251,10 +251,7 @@ class _Embedding:
 
     def put(self, rows: NDArray[np.int64], vectors: Any) -> None:
         """Check and take the vectors of some texts."""
-        try:
-            found = np.asarray(vectors)
-        except ValueError:
-            raise DataError(f"the model {self._name} returned vectors that differ in length") from None
+        found = np.asarray(vectors)
         if found.ndim != 2 or len(found) != len(rows) or found.dtype.kind not in "fiub" or not found.shape[1]:
             raise DataError(
                 f"the model {self._name} returned an array of {found.dtype} and shape {found.shape} for {len(rows)} "
