@@ -35,6 +35,18 @@ SEARCH_ARRAYS = {
 """Schema of a ``PenaltySearch`` in a checkpoint."""
 
 
+_COLUMNS, _KERNEL = 3, 4  # positions of columns of a feature table and of their kernel features
+
+
+def _step(sizes: tuple[int, ...], row: int) -> int:
+    """Step through the penalties of a kind: 2 for columns without kernel features, of which there are many rows.
+
+    There products with the columns are most of the work. On yeast and scene, out of fold, the log-likelihood was the same
+    with half of the penalties (-.4289 and -.4288, -.1700 both times).
+    """
+    return 2 if row == _COLUMNS and not sizes[_KERNEL] else 1
+
+
 @dataclass(eq=False)
 class PenaltySearch:
     """State of the choice of penalties, for one kind of feature after the other."""
@@ -66,7 +78,7 @@ class PenaltySearch:
         grids = data.settings.penalty_grids
         for position, row in enumerate(_SEARCH_ORDER[len(data.sizes)]):
             if data.sizes[row] and position > self.last:
-                self._choose(data, row, grids[row])
+                self._choose(data, row, grids[row][:: _step(data.sizes, row)])
                 self.last = position
                 stage.keep_now(self.record)
 

@@ -43,7 +43,7 @@ class ClassifierSettings:
     word_penalties: tuple[float, ...] = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
     dense_penalties: tuple[float, ...] = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
     fourier_penalties: tuple[float, ...] = (3000.0, 1000.0, 300.0, 100.0, 30.0)
-    column_penalties: tuple[float, ...] = (1000.0, 100.0, 10.0, 1.0)
+    column_penalties: tuple[float, ...] = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
     kernel_penalties: tuple[float, ...] = (3000.0, 1000.0, 300.0, 100.0, 30.0, 10.0, 3.0)
     limits: LbfgsLimits = field(default_factory=LbfgsLimits)
     engine: Engine = field(default_factory=Threads)
