@@ -11,6 +11,7 @@ from palda.data import validation
 from palda.data.array_schema import ArraySpec
 from palda.data.feature_table import (
     FeatureRows,
+    FeatureSubset,
     FeatureTable,
     feature_blocks,
     group_of,
@@ -164,6 +165,12 @@ class EncodedFeatures:
     def n_docs(self) -> int:
         """Number of documents."""
         return int(self.values.shape[0])
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the rows are an array, which may be a memory map, rather than those of a shard folder."""
+        values = self.values
+        return isinstance(values.source if isinstance(values, FeatureSubset) else values, np.ndarray)
 
     def take(self, rows: Ints) -> EncodedFeatures:
         """Some documents; nothing is read or copied."""

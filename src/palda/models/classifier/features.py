@@ -127,6 +127,11 @@ class Features:
         tables = (self.words, self.dense, None if self.columns is None else self.columns.values)
         return next(int(table.shape[0]) for table in tables if table is not None)
 
+    def columns_alone(self) -> Features:
+        """The columns of the feature table and their kernel features, without words, Fourier and dense features."""
+        nothing = Features(None, None, None, None, dtype=self.dtype)
+        return replace(nothing, columns=self.columns, kernel=self.kernel, kernel_values=self.kernel_values)
+
     def without_kernels(self) -> Features:
         """The same without Fourier and kernel features."""
         return replace(self, fourier=None, fourier_values=None, kernel=None, kernel_values=None)
@@ -253,9 +258,14 @@ def word_rows(words: Matrix, rows: Indices | None = None) -> WordRows:
     )
 
 
+def _no_words(n_docs: int, dtype: Any) -> WordRows:
+    """Rows of documents without words."""
+    return word_rows(sparse.csr_array((n_docs, 0), dtype=dtype))
+
+
 @dataclass(frozen=True, eq=False)
 class StoredBlock:
-    """A block whose words are on disk; ``loaded`` reads it."""
+    """A block whose words or columns are on disk; ``loaded`` reads it."""
 
     fold: int
     rows: Indices
@@ -271,7 +281,9 @@ class StoredBlock:
     def loaded(self) -> Block:
         """The block in memory."""
         rows, features = self.rows, self.features
-        words = word_rows(tf_idf(cast("CountRows", features.words)[rows], cast("Array", features.idf), features.dtype))
+        words = _no_words(len(rows), features.dtype)
+        if features.words is not None:
+            words = word_rows(tf_idf(features.words[rows], cast("Array", features.idf), features.dtype))
         weights = None if self.all_weights is None else self.all_weights[rows]
         return _block(self.fold, rows, words, features, self.all_targets[rows], weights)
 
@@ -320,10 +332,11 @@ def cut_blocks(
         n_blocks = -(-len(folds) // _DOCS_PER_BLOCK)
     cuts = np.unique(np.concatenate([np.cumsum(sizes), np.arange(1, n_blocks) * len(folds) // n_blocks]))
     parts = [(int(folds[rows[0]]), rows) for rows in np.split(order, cuts[:-1]) if len(rows)]
-    words = features.words
-    if words is not None and not in_memory(words):
+    words, columns = features.words, features.columns
+    stored_columns = columns is not None and not columns.in_memory
+    if stored_columns if words is None else not in_memory(words):
         return [StoredBlock(fold, rows, features, targets, weights) for fold, rows in parts], order
-    table = word_rows(sparse.csr_array((len(folds), 0), dtype=features.dtype) if words is None else words)
+    table = _no_words(len(folds), features.dtype) if words is None else word_rows(cast("Matrix", words))
     targets, weights = (
         np.require(targets, None, ["C", "W"]),
         None if weights is None else np.require(weights, None, ["C", "W"]),

@@ -301,9 +301,13 @@ def cross_fit_classifier(
     stored = stage.recall(_restore, expected)
     if isinstance(stored, CrossFit):
         return stored
+    if start is None and features.columns is not None:
+        stored = _choose_of_columns(
+            TrainingSet.build(features.columns_alone(), labels, known, folds, settings), stored, features, stage
+        )
     data = TrainingSet.build(features, labels, known, folds, settings)
     if start is None:
-        search = stored or PenaltySearch.start(data)
+        search = stored or PenaltySearch.start(data, features.sizes)
         search.run(data, stage)
         fold_coef, penalties = search.coef, search.penalties
     else:
@@ -314,6 +318,16 @@ def cross_fit_classifier(
     fit = CrossFit(log_odds, folds, fold_coef, penalties, data.base_rates, platt)
     stage.keep(fit.record)
     return fit
+
+
+def _choose_of_columns(
+    data: TrainingSet, stored: PenaltySearch | None, features: Features, stage: Stage
+) -> PenaltySearch:
+    """Choose penalties of the columns of a feature table, from documents without their words, which take part later."""
+    search = stored or PenaltySearch.start(data, features.sizes)
+    if search.needs_columns:
+        search.run(data, stage)
+    return search
 
 
 def _checked_start(data: TrainingSet, start: CrossFit) -> Array:

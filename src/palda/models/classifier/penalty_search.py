@@ -41,8 +41,8 @@ _COLUMNS, _KERNEL = 3, 4  # positions of columns of a feature table and of their
 def _step(sizes: tuple[int, ...], row: int) -> int:
     """Step through the penalties of a kind: 2 for columns without kernel features, of which there are many rows.
 
-    There products with the columns are most of the work. On yeast and scene, out of fold, the log-likelihood was the same
-    with half of the penalties (-.4289 and -.4288, -.1700 both times).
+    There products with the columns are most of the work. On yeast and scene, out of fold, the log-likelihood was the
+    same with half of the penalties (-.4289 and -.4288, -.1700 both times).
     """
     return 2 if row == _COLUMNS and not sizes[_KERNEL] else 1
 
@@ -57,11 +57,18 @@ class PenaltySearch:
     last: int = -1  # position in the order of the search of the kind whose penalties were chosen last
 
     @classmethod
-    def start(cls, data: TrainingSet) -> Self:
-        """Base rates only: all penalties are infinite."""
+    def start(cls, data: TrainingSet, sizes: tuple[int, ...]) -> Self:
+        """Base rates only: all penalties are infinite. ``sizes`` are those of all features; ``data`` may have fewer."""
         n_classes = data.targets.shape[1]
-        penalties = np.full((len(data.sizes), n_classes), _INFINITE_PENALTY)
-        return cls(data.base_rate_models(), penalties, np.full(n_classes, -np.inf))
+        models = data.base_rate_models()
+        coef = np.concatenate((np.zeros((sum(sizes) + 1 - len(models), *models.shape[1:])), models))
+        return cls(coef, np.full((len(sizes), n_classes), _INFINITE_PENALTY), np.full(n_classes, -np.inf))
+
+    @property
+    def needs_columns(self) -> bool:
+        """Whether penalties of kernel features or columns of a feature table are to be chosen."""
+        order = _SEARCH_ORDER[len(self.penalties)]
+        return any(row in (_COLUMNS, _KERNEL) for row in order[self.last + 1 :])
 
     def record(self) -> StageRecord:
         """The state as a record of a checkpoint."""
@@ -74,7 +81,10 @@ class PenaltySearch:
         return cls(**record.arrays, last=record.part("path").integer("row", 0, len(record.arrays["penalties"]) - 1))
 
     def run(self, data: TrainingSet, stage: Stage) -> None:
-        """Choose the penalties that are left."""
+        """Choose the penalties that are left, of the kinds of features that ``data`` has.
+
+        Columns of a feature table come first and are the last features, so that data of them alone are enough.
+        """
         grids = data.settings.penalty_grids
         for position, row in enumerate(_SEARCH_ORDER[len(data.sizes)]):
             if data.sizes[row] and position > self.last:
@@ -87,7 +97,8 @@ class PenaltySearch:
         self.penalties[row] = np.median(grid)  # for classes that only a later fit may learn
         self.penalties[row, data.learned] = _INFINITE_PENALTY
         classes, history, limits = data.learned, data.new_history(), data.settings.search_limits
-        coef, platt = self.coef[:, :, classes], None
+        own = self.coef[len(self.coef) - sum(data.sizes) - 1 :]  # of the features that data has
+        coef, platt = own[:, :, classes], None
         for value in grid:
             penalties = self.penalties[:, classes]
             penalties[row] = value
@@ -98,4 +109,4 @@ class PenaltySearch:
                 return
             classes, coef, platt = classes[better], coef[:, :, better], platt.take(better)
             self.best[classes], self.penalties[row, classes] = likelihoods[better], value
-            self.coef[:, :, classes] = coef
+            own[:, :, classes] = coef
