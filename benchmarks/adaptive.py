@@ -260,7 +260,9 @@ def main(arguments: list[str] | None = None) -> None:
         if options.part == "run":
             compute(planned(options), options.folder)
         elif options.part == "table":
-            print_tables(dict(curves(options.folder)))
+            stored = dict(curves(options.folder))
+            print_tables(stored)
+            print_who(stored)
         else:
             {"plot": plot, "who": who}[options.part](options)
     except PaldaError as missing:

@@ -23,6 +23,7 @@ NAMES = {
     "fixed": "fixed overlap", "random": "random", "activelab": "ActiveLab", "suggest": "`suggest`",
     "uncertainty": "uncertainty", "assign": "`assign`", "labels": '`assign`, `ask="labels"`',
 }  # fmt: skip
+CROWDS = {"paper": "the paper's crowd", "adversarial": "ten of fifty annotators malicious"}
 MAX_SHARE = {"reuters": 0.4, "newsroom": 0.4, "yeast": 0.6, "enron": 0.6}
 MAX_LABEL_SHARE, ALLOWED_LOSS, MIN_SAVED = 0.4, 0.002, 0.15
 
@@ -31,16 +32,19 @@ def verdict(reached: bool) -> str:
     return "reached" if reached else "NOT REACHED"
 
 
-def means(runs: Runs) -> dict[tuple[str, str], dict[str, tuple[Curve, int]]]:
-    """Mean curve and number of seeds, by data set and crowd, and by policy in the order of ``NAMES``."""
-    groups: dict[tuple[str, str], dict[str, list[Curve]]] = defaultdict(lambda: defaultdict(list))
+def by_policy(runs: Runs) -> dict[tuple[str, str], dict[str, dict[int, Curve]]]:
+    """Curves by data set and crowd, by policy in the order of ``NAMES``, and by seed."""
+    groups: dict[tuple[str, str], dict[str, dict[int, Curve]]] = defaultdict(lambda: defaultdict(dict))
     for run, curve in runs.items():
-        groups[run.data, run.crowd][run.policy].append(curve)
-    return {
-        case: {name: (mean_curve(found[name]), len(found[name])) for name in NAMES if name in found}
-        for case, found in groups.items()
-        if case[0] != "who"
-    }
+        if run.data != "who":
+            groups[run.data, run.crowd][run.policy][run.seed] = curve
+    return {case: {name: found[name] for name in NAMES if name in found} for case, found in groups.items()}
+
+
+def same_seeds(curves: dict[str, dict[int, Curve]], *names: str) -> tuple[list[Curve], int]:
+    """Mean curves of policies over the seeds that all of them have, and the number of seeds."""
+    seeds = sorted(set.intersection(*(set(curves[name]) for name in names)))
+    return [mean_curve([curves[name][seed] for seed in seeds]) for name in names] if seeds else [], len(seeds)
 
 
 def paired(runs: Runs, case: tuple[str, str], policy: str, other: str, budget: float) -> tuple[float, int]:
@@ -70,53 +74,61 @@ def number(value: float, digits: int) -> str:
 
 def print_tables(runs: Runs) -> None:
     """Votes needed at the F1 of fixed overlaps, F1 at equal budgets, and margins."""
-    for case, curves in means(runs).items():
-        print(
-            f"\n{case[0]}, {case[1]} crowd: " + ", ".join(f"{NAMES[n]} {k}" for n, (_, k) in curves.items()) + " seeds"
-        )
+    for case, curves in by_policy(runs).items():
+        print(f"\n### {case[0]}, {CROWDS[case[1]]}\n")
         if "fixed" in curves:
             print_needed(case, curves)
         print_budgets(runs, case, curves)
 
 
-def print_needed(case: tuple[str, str], curves: dict[str, tuple[Curve, int]]) -> None:
-    fixed = curves["fixed"][0]
-    targets = {overlap: f1_at(fixed, overlap) for overlap in OVERLAPS}
-    print("| votes per document for the micro-F1 of overlap | " + " | ".join(map(str, OVERLAPS)) + " |")
-    print("|---" * (len(OVERLAPS) + 1) + "|")
-    print("| micro-F1 | " + " | ".join(number(f1, 3) for f1 in targets.values()) + " |")
-    for name, (curve, _) in curves.items():
-        if name != "fixed":
-            needed = [votes_needed(curve, f1) for f1 in targets.values()]
-            print(f"| {NAMES[name]} | " + " | ".join(number(votes, 2) for votes in needed) + " |")
-    for name, limit in (("assign", MAX_SHARE[case[0]]), ("labels", MAX_LABEL_SHARE)):
-        if name in curves:
-            share = votes_needed(curves[name][0], targets[5]) / 5
-            print(f"{NAMES[name]}: {number(share, 3)} of overlap 5: {verdict(share <= limit)} ({limit})")
-    if case[0] == "reuters" and "assign" in curves:
-        ahead = f1_at(curves["assign"][0], 3.0)
-        print(f"3 votes {number(ahead, 3)} against overlap 10 {number(targets[10], 3)}: {verdict(ahead > targets[10])}")
+def print_needed(case: tuple[str, str], curves: dict[str, dict[int, Curve]]) -> None:
+    print("| votes per document for the micro-F1 of overlap | seeds | " + " | ".join(map(str, OVERLAPS)) + " |")
+    print("|---" * (len(OVERLAPS) + 2) + "|")
+    fixed = mean_curve(list(curves["fixed"].values()))
+    f1 = " | ".join(number(f1_at(fixed, overlap), 3) for overlap in OVERLAPS)
+    print(f"| micro-F1 of the overlap | {len(curves['fixed'])} | {f1} |")
+    verdicts = []
+    for name in list(curves)[1:]:
+        found, n_seeds = same_seeds(curves, "fixed", name)
+        if not n_seeds:
+            continue
+        overlap, curve = found
+        needed = {k: votes_needed(curve, f1_at(overlap, k)) for k in OVERLAPS}
+        print(f"| {NAMES[name]} | {n_seeds} | " + " | ".join(number(votes, 2) for votes in needed.values()) + " |")
+        limit = {"assign": MAX_SHARE[case[0]], "labels": MAX_LABEL_SHARE}.get(name)
+        if limit is not None:
+            share = needed[5] / 5
+            verdicts.append(f"{NAMES[name]}: {number(share, 3)} of overlap 5: {verdict(share <= limit)} ({limit})")
+        if name == "assign" and case[0] == "reuters":
+            ahead, ten = f1_at(curve, 3.0), f1_at(overlap, 10)
+            verdicts.append(f"3 votes {ahead:.4f} against overlap 10 {ten:.4f}: {verdict(ahead > ten)}")
+    print("".join(f"\n{line}.\n" for line in verdicts), end="")
 
 
-def print_budgets(runs: Runs, case: tuple[str, str], curves: dict[str, tuple[Curve, int]]) -> None:
-    longest = max((curve for name, (curve, _) in curves.items() if name not in ("fixed", "labels")), key=_length)
+def print_budgets(runs: Runs, case: tuple[str, str], curves: dict[str, dict[int, Curve]]) -> None:
+    means = {name: mean_curve(list(found.values())) for name, found in curves.items()}
+    longest = max((curve for name, curve in means.items() if name not in ("fixed", "labels")), key=_length)
     budgets = [round(float(votes), 2) for votes in longest.column("votes_per_doc")][1:]
-    print("\n| micro-F1 at votes per document | " + " | ".join(f"{b:g}" for b in budgets) + " |")
-    print("|---" * (len(budgets) + 1) + "|")
-    for name, (curve, _) in curves.items():
-        print(f"| {NAMES[name]} | " + " | ".join(number(f1_at(curve, budget), 3) for budget in budgets) + " |")
-    if "assign" not in curves:
-        return
+    print("\n| micro-F1 at votes per document | seeds | " + " | ".join(f"{b:g}" for b in budgets) + " |")
+    print("|---" * (len(budgets) + 2) + "|")
+    for name, curve in means.items():
+        f1 = " | ".join(number(f1_at(curve, budget), 3) for budget in budgets)
+        print(f"| {NAMES[name]} | {len(curves[name])} | {f1} |")
+    if "assign" in curves:
+        print_margins(runs, case, budgets)
+
+
+def print_margins(runs: Runs, case: tuple[str, str], budgets: list[float]) -> None:
+    """Differences of ``assign`` from the other policies, over the seeds that both have."""
     worst = math.inf
     for name in ("fixed", "random", "activelab", "suggest", "uncertainty"):
         found = [paired(runs, case, "assign", name, budget) for budget in budgets]
         known = [margin for margin, _ in found if not math.isnan(margin)]
         if known:
             worst = min(worst, *known)
-            n_seeds = max(n for _, n in found)
             shown = " | ".join("-" if math.isnan(m) else f"{m:+.3f}" for m, _ in found)
-            print(f"| margin over {NAMES[name]} ({n_seeds} seeds) | {shown} |")
-    print(f"largest loss against any policy: {worst:+.4f}: {verdict(worst >= -ALLOWED_LOSS)} (-{ALLOWED_LOSS})")
+            print(f"| `assign` minus {NAMES[name]} | {max(n for _, n in found)} | {shown} |")
+    print(f"\nlargest loss against any policy: {worst:+.4f}: {verdict(worst >= -ALLOWED_LOSS)} (-{ALLOWED_LOSS}).")
 
 
 def _length(curve: Curve) -> int:
@@ -132,7 +144,7 @@ def print_who(runs: Runs) -> None:
     if not {"documents", "both", "arrivals"} <= set(curves):
         return
     alone, arrivals, both = (mean_curve(curves[name]) for name in ("documents", "arrivals", "both"))
-    print(f"\nchoosing who, {len(curves['both'])} seeds")
+    print(f"\n### Choosing who, {len(curves['both'])} seeds\n")
     print("| votes per document, documents alone | micro-F1 | for who arrives | saved | who as well | saved |")
     print("|---|---|---|---|---|---|")
     saved = math.nan
@@ -143,7 +155,7 @@ def print_who(runs: Runs) -> None:
             saved = 1.0 - needed / point.votes_per_doc
             cells += [number(needed, 2), "-" if math.isnan(saved) else f"{saved:.0%}"]
         print(f"| {point.votes_per_doc:.2f} | {number(point.micro_f1, 3)} | " + " | ".join(cells) + " |")
-    print(f"saved at the end of the curve: {verdict(saved >= MIN_SAVED)} ({MIN_SAVED:.0%})")
+    print(f"\nsaved at the end of the curve: {verdict(saved >= MIN_SAVED)} ({MIN_SAVED:.0%})")
 
 
 def draw(runs: Runs, path: Path) -> None:
@@ -153,7 +165,7 @@ def draw(runs: Runs, path: Path) -> None:
 
     from palda.planning.pictures import STYLE
 
-    sets = {case[0]: curves for case, curves in means(runs).items() if case[1] == "paper"}
+    sets = {case[0]: curves for case, curves in by_policy(runs).items() if case[1] == "paper"}
     order = [name for name in NAMES if any(name in curves for curves in sets.values()) and name != "labels"]
     styles = dict(zip(order, line_styles(len(order)), strict=True))
     with mpl.rc_context(STYLE):
@@ -164,14 +176,14 @@ def draw(runs: Runs, path: Path) -> None:
             for name in order:
                 if name in curves:
                     color, marker, line = styles[name]
-                    curve = curves[name][0]
+                    curve = mean_curve(list(curves[name].values()))
                     votes, f1 = curve.column("votes_per_doc"), curve.column("micro_f1")
                     kept = votes <= 5.01
                     label = NAMES[name].replace("`", "")
                     axes.plot(votes[kept], f1[kept], line, color=color, marker=marker, label=label)
             if "fixed" in curves:
-                axes.axhline(f1_at(curves["fixed"][0], 5), color="0.2", linewidth=0.7)
-            axes.set_title(f"{data} ({curves['fixed'][1] if 'fixed' in curves else 0} crowds)", loc="left")
+                axes.axhline(f1_at(mean_curve(list(curves["fixed"].values())), 5), color="0.2", linewidth=0.7)
+            axes.set_title(data, loc="left")
             axes.set_xlabel("votes per document")
             axes.set_ylabel("consensus micro-F1")
         handles, labels = panels[0].get_legend_handles_labels()
