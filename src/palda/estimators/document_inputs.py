@@ -137,7 +137,7 @@ def _n_rows(features: Any) -> int:
 
 def _table_of(features: Any, X: Any) -> FeatureTable | None:
     if features is None:
-        return getattr(X, "features", None) if isinstance(X, ShardFolder) else None
+        return X.features if isinstance(X, ShardFolder) else None
     return FeatureTable.of(features)
 
 

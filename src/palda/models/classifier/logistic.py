@@ -301,10 +301,12 @@ def cross_fit_classifier(
     stored = stage.recall(_restore, expected)
     if isinstance(stored, CrossFit):
         return stored
-    if start is None and features.columns is not None:
-        stored = _choose_of_columns(
-            TrainingSet.build(features.columns_alone(), labels, known, folds, settings), stored, features, stage
-        )
+    has_both = features.columns is not None and sum(features.sizes[:3]) > 0
+    if start is None and has_both and (stored is None or stored.needs_columns):
+        alone = TrainingSet.build(features.columns_alone(), labels, known, folds, settings)
+        stored = stored or PenaltySearch.start(alone, features.sizes)
+        stored.run(alone, stage)  # words take part later
+        del alone  # one copy of the columns at a time
     data = TrainingSet.build(features, labels, known, folds, settings)
     if start is None:
         search = stored or PenaltySearch.start(data, features.sizes)
@@ -318,16 +320,6 @@ def cross_fit_classifier(
     fit = CrossFit(log_odds, folds, fold_coef, penalties, data.base_rates, platt)
     stage.keep(fit.record)
     return fit
-
-
-def _choose_of_columns(
-    data: TrainingSet, stored: PenaltySearch | None, features: Features, stage: Stage
-) -> PenaltySearch:
-    """Choose penalties of the columns of a feature table, from documents without their words, which take part later."""
-    search = stored or PenaltySearch.start(data, features.sizes)
-    if search.needs_columns:
-        search.run(data, stage)
-    return search
 
 
 def _checked_start(data: TrainingSet, start: CrossFit) -> Array:
