@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from palda.io import json_rules
     from palda.io.array_archive import READ_ERRORS, ArrayArchive
-    from palda.io.atomic import TEMPORARY_FILE, FolderLock, replaceable, replacing, reserved, sibling
+    from palda.io.atomic import TEMPORARY_FILE, FileLock, FolderLock, replaceable, replacing, reserved, sibling
     from palda.io.corpora import catalog
     from palda.io.corpora.arff import read_arff
     from palda.io.corpora.reuters import read_reuters
@@ -56,6 +56,7 @@ __all__ = [
     "DocumentChunk",
     "FeatureReader",
     "FeatureSource",
+    "FileLock",
     "FolderLock",
     "Judgements",
     "LabelConfig",
@@ -109,7 +110,7 @@ __all__ = [
 # Names are imported on first use: their modules import large packages.
 _MODULES = {
     "array_archive": ("READ_ERRORS", "ArrayArchive"),
-    "atomic": ("TEMPORARY_FILE", "FolderLock", "replaceable", "replacing", "reserved", "sibling"),
+    "atomic": ("TEMPORARY_FILE", "FileLock", "FolderLock", "replaceable", "replacing", "reserved", "sibling"),
     "corpora.arff": ("read_arff",),
     "corpora.reuters": ("read_reuters",),
     "exports.doccano": ("read_doccano",),

@@ -79,19 +79,21 @@ def temporary_name(name: str) -> str:
     return f".palda-{_digest(name)}.part"
 
 
-class FolderLock:
-    """Exclusive use of a folder by this process, until it is released or the process ends.
+class FileLock:
+    """Exclusive use of a file by this process, until it is released or the process ends; it is created if absent.
 
-    Raises ``BlockingIOError`` if another process or another object uses the folder.
+    Raises ``BlockingIOError`` if another process or another object uses it.
     """
 
-    def __init__(self, folder: Path) -> None:
+    _flags = os.O_RDWR | os.O_CREAT
+
+    def __init__(self, path: Path) -> None:
         self._handle: int | None = None
         if sys.platform != "win32":
-            self._handle, _ = _lock(Path(os.path.realpath(folder)), os.O_RDONLY | os.O_DIRECTORY)
+            self._handle, _ = _lock(Path(os.path.realpath(path)), self._flags)
 
     def release(self) -> None:
-        """Let others use the folder."""
+        """Let others use it."""
         handle, self._handle = self._handle, None
         if handle is not None:
             os.close(handle)
@@ -106,6 +108,12 @@ class FolderLock:
 
     def __del__(self) -> None:
         self.release()
+
+
+class FolderLock(FileLock):
+    """Exclusive use of a folder, likewise."""
+
+    _flags = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 
 
 class _TemporaryFile:

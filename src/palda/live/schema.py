@@ -160,7 +160,7 @@ lease = Table(
     Column("person_id", Key, ForeignKey("person.id"), primary_key=True),
     Column("document_id", Key, ForeignKey("document.id"), primary_key=True),
     _project(),
-    Column("purpose", String(10), nullable=False),  # gain, check, gold, overlap
+    Column("purpose", String(20), nullable=False),  # gain, check, gold, overlap
     Column("label_ids", JSON, nullable=True),  # None: all classes
     Column("leased_at", Float, nullable=False),
     Column("expires_at", Float, nullable=False),
@@ -175,7 +175,7 @@ answer = Table(
     Column("person_id", Key, ForeignKey("person.id"), primary_key=True),
     Column("document_id", Key, ForeignKey("document.id"), primary_key=True),
     _project(),
-    Column("kind", String(10), nullable=False),  # votes, cannot_tell, skip, undone
+    Column("kind", String(20), nullable=False),  # votes, cannot_tell, skip, undone
     Column("answered_at", Float, nullable=False),
     Index(None, "document_id"),
     Index("ix_answer_history", "project_id", "person_id", "answered_at"),
@@ -191,12 +191,13 @@ submission = Table(
     _person(),
     Column("client_id", String(64), nullable=False),
     Column("body_hash", String(64), nullable=False),  # the same client id with another body is refused
-    Column("kind", String(10), nullable=False),  # votes, cannot_tell, skip, undo
-    Column("purpose", String(10), nullable=False),  # of the lease: gain, check, gold, overlap; none without one
+    Column("kind", String(20), nullable=False),  # votes, cannot_tell, skip, undo
+    Column("purpose", String(20), nullable=False),  # of the lease: gain, check, gold, overlap; none without one
     Column("seconds", Float, nullable=True),  # from lease to submission
     Column("submitted_at", Float, nullable=False),
     UniqueConstraint("project_id", "person_id", "client_id"),
     Index(None, "document_id"),
+    Index(None, "person_id", "id"),
 )
 
 vote = Table(
@@ -214,6 +215,7 @@ vote = Table(
     Index(None, "project_id", "position"),
     Index(None, "document_id"),
     Index(None, "person_id"),
+    Index(None, "submission_id"),
 )
 
 event = Table(
@@ -286,7 +288,7 @@ queue = Table(
     Column("person_id", Key, ForeignKey("person.id"), primary_key=True),
     Column("rank", Integer, primary_key=True),
     _document(),
-    Column("purpose", String(10), nullable=False),
+    Column("purpose", String(20), nullable=False),
     Column("gain", Float, nullable=False),
     Column("label_ids", JSON, nullable=True),
     Column("position", Key, nullable=False),

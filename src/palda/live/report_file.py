@@ -1,0 +1,45 @@
+"""Writes the report of a project: ``python -m palda.live.report_file PROJECT FILE``, store in ``PALDA_STORE``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from sqlalchemy import select
+
+from palda.errors import PaldaError
+from palda.live.schema import document
+from palda.live.service.exports import STORE_VARIABLE, model_parts
+from palda.live.service.projects import project
+from palda.live.store import open_store
+
+
+def main(project_id: int, path: Path) -> None:
+    """Write the report."""
+    from palda.estimators import CrowdPALDA, load
+    from palda.report import write_report
+
+    store = open_store(os.environ.pop(STORE_VARIABLE), as_learner=True)
+    try:
+        title = project(store, project_id).name
+        texts = select(document.c.name, document.c.text).where(document.c.project_id == project_id)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "model.palda")
+            with file.open("wb") as stream:
+                stream.writelines(model_parts(store, project_id))
+            model = load(file)
+        if not isinstance(model, CrowdPALDA):
+            raise PaldaError("the stored model is of another kind; it is replaced by the next fit")
+        found = dict(store.read(lambda connection: connection.execute(texts).tuples().all()))
+    finally:
+        store.close()
+    write_report(model, path, texts=found, votes=model.current_votes(), title=title, force=True)
+
+
+if __name__ == "__main__":
+    try:
+        main(int(sys.argv[1]), Path(sys.argv[2]))
+    except PaldaError as error:
+        sys.exit(str(error))

@@ -1,0 +1,1 @@
+"""What the server does, without HTTP: functions on a store that raise ``ServiceError``."""

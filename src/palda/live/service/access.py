@@ -1,0 +1,249 @@
+"""Who may do what: credentials, sessions and invitations. Tokens are random, and only their hashes are stored."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import and_, delete, exists, insert, literal, or_, select, update
+
+from palda.live.errors import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError, NotSignedInError
+from palda.live.records import Actor, Invitation
+from palda.live.schema import credential, member, person, project, store_info
+from palda.live.service.names import checked_name
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from sqlalchemy import Connection, Row
+
+    from palda.live.records import Role
+    from palda.live.store import Store
+
+DAY = 86400.0
+SESSION_DAYS = 30
+_START_DAYS = 30
+_OWNER = "admin"
+_FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+_SIGN_IN = "sign in with your invitation link; ask an admin of the project for a new one"
+
+
+def enter(store: Store, token: str | None, project_id: int | None = None, roles: Collection[Role] = ()) -> Actor:
+    """Who holds a token, if they have one of the roles in the project. Owners are admins of every project."""
+    if not token:
+        raise NotSignedInError(_SIGN_IN)
+    role_of = member.c.role if project_id is not None else literal(None)
+    paused_of = member.c.is_paused if project_id is not None else literal(None)
+    query = (
+        select(
+            person.c.id,
+            person.c.name,
+            person.c.is_owner,
+            credential.c.id.label("credential_id"),
+            credential.c.kind,
+            role_of.label("role"),
+            paused_of.label("is_paused"),
+        )
+        .select_from(credential.join(person, person.c.id == credential.c.person_id))
+        .where(credential.c.token_hash == token_hash(token), credential.c.kind != "invitation")
+        .where(credential.c.expires_at > time.time())
+    )
+    if project_id is not None:
+        joined = and_(member.c.person_id == person.c.id, member.c.project_id == project_id)
+        query = query.outerjoin(member, joined)
+    row = store.read(lambda connection: connection.execute(query).one_or_none())
+    if row is None:
+        raise NotSignedInError(_SIGN_IN)
+    role: Any = "admin" if row.is_owner and project_id is not None and row.role is None else row.role
+    if project_id is not None and role is None:
+        raise NotFoundError("there is no such project, or you are not a member of it")
+    actor = Actor(row.id, row.name, row.is_owner, row.credential_id, row.kind == "session", role, bool(row.is_paused))
+    if roles and role not in roles:
+        raise NotAllowedError(f"only the role {' or '.join(sorted(roles))} may do this; yours is {role}")
+    return actor
+
+
+def require_owner(actor: Actor) -> None:
+    """Raise unless the actor administers the whole store."""
+    if not actor.is_owner:
+        raise NotAllowedError("only the owner of this server may do this")
+
+
+def token_hash(token: str) -> str:
+    """What is stored of a token. Tokens have 256 random bits, so that a plain hash cannot be reversed by guessing."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def form_key(store: Store, token: str) -> str:
+    """Value that pages of a session send with every change, so that other sites cannot send one for the person."""
+    query = select(store_info.c.value).where(store_info.c.name == "secret")
+    secret = store.read(lambda connection: str(connection.execute(query).scalar_one()))
+    return hmac.new(secret.encode(), token_hash(token).encode(), hashlib.sha256).hexdigest()
+
+
+def create_session(store: Store, person_id: int) -> str:
+    """Token of a new session, for a cookie."""
+    return store.write(lambda connection: add_credential(connection, "session", person_id, SESSION_DAYS))
+
+
+def create_api_token(store: Store, actor: Actor, person_id: int, days: float = 90) -> str:
+    """Token for programs that send requests as a person."""
+
+    def add(connection: Connection) -> str:
+        require_control(connection, actor, person_id)
+        return add_credential(connection, "api", person_id, days)
+
+    return store.write(add)
+
+
+def require_control(connection: Connection, actor: Actor, person_id: int) -> None:
+    """Raise unless the actor is an admin of every project that a person is a member of.
+
+    Who gets a sign-in link of somebody can do everything that this person can.
+    """
+    if actor.is_owner or actor.person_id == person_id:
+        return
+    theirs, mine = member.alias(), member.alias()
+    managed = and_(
+        mine.c.project_id == theirs.c.project_id, mine.c.person_id == actor.person_id, mine.c.role == "admin"
+    )
+    outside = select(theirs.c.project_id).where(theirs.c.person_id == person_id, ~exists().where(managed))
+    is_owner = select(person.c.is_owner).where(person.c.id == person_id)
+    if connection.execute(is_owner).scalar() or connection.execute(outside).first() is not None:
+        raise NotAllowedError("this person belongs to projects that you do not administer; ask the owner of the server")
+
+
+def end_session(store: Store, token: str) -> None:
+    """Sign out: the token is worth nothing from now on."""
+    gone = delete(credential).where(credential.c.token_hash == token_hash(token), credential.c.kind != "invitation")
+    store.write(lambda connection: connection.execute(gone).rowcount)
+
+
+def invite(
+    store: Store,
+    actor: Actor,
+    project_id: int,
+    role: Role,
+    name: str | None = None,
+    uses: int | None = None,
+    days: float = 14,
+) -> str:
+    """Token of an invitation link. With a name it is for one person, who may use it again to sign in."""
+
+    def add(connection: Connection) -> str:
+        invited = None
+        if name is not None:
+            invited = _invited(connection, project_id, checked_name(name, "name"), role)
+            require_control(connection, actor, invited)
+        return add_credential(connection, "invitation", invited, days, project_id=project_id, role=role, uses_left=uses)
+
+    return store.write(add)
+
+
+def invitation(store: Store, token: str) -> Invitation:
+    """What an invitation is for."""
+
+    def find(connection: Connection) -> Invitation:
+        row = _invitation_row(connection, token)
+        name = connection.execute(select(person.c.name).where(person.c.id == row.person_id)).scalar()
+        title = connection.execute(select(project.c.name).where(project.c.id == row.project_id)).scalar()
+        return Invitation(row.project_id, title or "all projects", row.role or "admin", name)
+
+    return store.read(find)
+
+
+def accept(store: Store, token: str, name: str | None = None, actor: Actor | None = None) -> tuple[str, int | None]:
+    """Token of a session for the person who follows an invitation, and the project that it is for.
+
+    Somebody who is signed in joins as the same person, unless the invitation is for somebody else.
+    """
+
+    def join(connection: Connection) -> tuple[str, int | None]:
+        row = _invitation_row(connection, token)
+        person_id = row.person_id
+        if person_id is None and actor is not None:
+            person_id = actor.person_id
+            if not actor.is_owner:
+                _add_member(connection, row.project_id, person_id, row.role)
+        elif person_id is None:
+            if not name:
+                raise InvalidRequestError("give the name under which your votes are kept")
+            person_id = _add_person(connection, checked_name(name, "name"))
+            _add_member(connection, row.project_id, person_id, row.role)
+        if row.uses_left is not None:
+            changed = update(credential).where(credential.c.id == row.id).values(uses_left=row.uses_left - 1)
+            connection.execute(changed)
+        return add_credential(connection, "session", person_id, SESSION_DAYS), row.project_id
+
+    return store.write(join)
+
+
+def start_tokens(store: Store) -> tuple[str, str]:
+    """Tokens of a sign-in link and of programs for the owner of the store, who is created at the first start."""
+
+    def add(connection: Connection) -> tuple[str, str]:
+        owner = connection.execute(select(person.c.id).where(person.c.is_owner).order_by(person.c.id)).scalar()
+        if owner is None:
+            values = {"name": _OWNER, "is_owner": True, "created_at": time.time()}
+            owner = connection.execute(insert(person).values(**values).returning(person.c.id)).scalar_one()
+        connection.execute(delete(credential).where(credential.c.expires_at < time.time()))
+        link = add_credential(connection, "invitation", owner, _START_DAYS, role="admin")
+        return link, add_credential(connection, "api", owner, _START_DAYS)
+
+    return store.write(add)
+
+
+def add_credential(connection: Connection, kind: str, person_id: int | None, days: float, **details: object) -> str:
+    """Store a new credential; returns its token."""
+    token, now = secrets.token_urlsafe(32), time.time()
+    values = {"token_hash": token_hash(token), "kind": kind, "person_id": person_id, **details}
+    connection.execute(insert(credential).values(created_at=now, expires_at=now + days * DAY, **values))
+    return token
+
+
+def _invitation_row(connection: Connection, token: str) -> Row[*tuple[Any, ...]]:
+    usable = and_(
+        credential.c.expires_at > time.time(), or_(credential.c.uses_left.is_(None), credential.c.uses_left > 0)
+    )
+    query = select(credential).where(
+        credential.c.token_hash == token_hash(token), credential.c.kind == "invitation", usable
+    )
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        raise NotFoundError("this invitation has expired or was used; ask an admin of the project for a new one")
+    return row
+
+
+def _invited(connection: Connection, project_id: int, name: str, role: Role) -> int:
+    """The person of a name as a member of the project: a new one, or a member of this name and role."""
+    query = select(member.c.person_id, member.c.role).join(person, person.c.id == member.c.person_id)
+    found = connection.execute(query.where(member.c.project_id == project_id, person.c.name == name)).one_or_none()
+    if found is None:
+        person_id = _add_person(connection, name)
+        _add_member(connection, project_id, person_id, role)
+        return person_id
+    if found.role != role:
+        raise InvalidRequestError(f"{name} is a member with the role {found.role}; change the role instead")
+    return int(found.person_id)
+
+
+def _add_person(connection: Connection, name: str) -> int:
+    if name.startswith(_FORMULA_STARTS):
+        raise InvalidRequestError(
+            "a name starts with a letter or a digit: spreadsheets would run this one as a formula"
+        )
+    if connection.execute(select(person.c.id).where(person.c.name == name)).scalar() is not None:
+        raise ConflictError("somebody has this name already; choose another one")
+    added = insert(person).values(name=name, created_at=time.time()).returning(person.c.id)
+    return int(connection.execute(added).scalar_one())
+
+
+def _add_member(connection: Connection, project_id: int, person_id: int, role: Role) -> None:
+    """Membership with this role; who is a member already stays what they are."""
+    known = select(member.c.role).where(member.c.project_id == project_id, member.c.person_id == person_id)
+    if connection.execute(known).scalar() is None:
+        values = {"project_id": project_id, "person_id": person_id, "role": role, "joined_at": time.time()}
+        connection.execute(insert(member).values(**values))

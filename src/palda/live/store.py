@@ -1,0 +1,276 @@
+"""The store: reads from snapshots, and writes that one thread per process groups into transactions.
+
+A write is acknowledged after its commit. Writes that wait at the same time share a transaction, each in a savepoint, so
+that a busy server needs one disk synchronisation for many votes, and an error undoes only its own work. All writers of
+a store take turns: SQLite has one writer, and on PostgreSQL every transaction locks the row of ``log_head`` first.
+Positions of the log therefore become visible in their order, and transactions cannot block each other for good.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlalchemy import create_engine, event, insert, select, update
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import QueuePool
+
+from palda.errors import PaldaError, reason_of
+from palda.io import FileLock
+from palda.live import schema
+from palda.live.errors import ConflictError, ServiceError, StoreError
+from palda.live.migrations import prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Connection, Engine
+    from sqlalchemy.engine import URL
+
+Result = TypeVar("Result")
+
+_MAX_GROUP = 200  # writes per transaction
+_BUSY_SECONDS = 30
+_PROBLEMS = {  # parts of messages of the databases -> what to do
+    "disk is full": "the disk is full; free some space",
+    "no space left": "the disk is full; free some space",
+    "readonly database": "the file or its folder is read-only; change its permissions",
+    "unable to open database": "it cannot be opened; check the folder and its permissions",
+    "not a database": "it is not a palda store",
+    "database is locked": "another program keeps it locked; end that program",
+    "disk i/o error": "the disk reports an error, or is full",
+    "disk image is malformed": "it is damaged; restore a backup",
+    "connection refused": "no database server answers there; start it or correct the address",
+    "password authentication failed": "the database server refuses the user or the password",
+}
+
+
+class Store:
+    """A store of labelling projects; see ``open_store``."""
+
+    def __init__(self, url: URL, lock: FileLock | None) -> None:
+        self.url = url
+        self.is_sqlite = url.get_backend_name() == "sqlite"
+        self.name = Path(url.database or "").name if self.is_sqlite else url.render_as_string(hide_password=True)
+        self._lock = lock
+        self._writer = _engine(url, writes=True)
+        self._reader = _engine(url, writes=False)
+        self._waiting: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="store writer", daemon=True)
+        self._is_closed = False
+
+    def open(self) -> Store:
+        """Create or migrate the tables, and start the writer."""
+        try:
+            with self._writer.begin() as connection:
+                prepare(connection, self.name)
+        except SQLAlchemyError as error:
+            raise self._problem(error) from error
+        self._thread.start()
+        return self
+
+    def read(self, action: Callable[[Connection], Result]) -> Result:
+        """Result of an action on a snapshot of the store."""
+        try:
+            with self._reader.connect() as connection:
+                return action(connection)
+        except SQLAlchemyError as error:
+            raise self._problem(error) from error
+
+    def write(self, action: Callable[[Connection], Result]) -> Result:
+        """Result of an action, after its commit. It may run more than once: it changes nothing but the store."""
+        if self._is_closed:
+            raise StoreError(f"{self.name}: the server is shutting down; send it again")
+        waiting = _Write(action)
+        self._waiting.put(waiting)
+        return waiting.outcome.result()  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Finish the writes that wait, and release the store."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._waiting.put(None)
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._reader.dispose()
+        self._writer.dispose()
+        if self._lock is not None:
+            self._lock.release()
+
+    def _run(self) -> None:
+        while (first := self._waiting.get()) is not None:
+            group = [first]
+            while len(group) < _MAX_GROUP and not self._waiting.empty():
+                following = self._waiting.get()
+                if following is None:
+                    self._waiting.put(None)
+                    break
+                group.append(following)
+            self._commit(group)
+
+    def _commit(self, group: list[_Write]) -> None:
+        try:
+            with self._writer.begin() as connection:
+                self._take_turn(connection)
+                outcomes = [write.attempt(connection, alone=len(group) == 1) for write in group]
+        except BaseException as error:  # noqa: BLE001 - given to those who wait
+            if len(group) > 1:  # find the one that fails
+                for write in group:
+                    self._commit([write])
+            else:
+                group[0].outcome.set_exception(self._problem(error) if isinstance(error, SQLAlchemyError) else error)
+            return
+        for write, outcome in zip(group, outcomes, strict=True):
+            if isinstance(outcome, _Failure):
+                write.outcome.set_exception(outcome.error)
+            else:
+                write.outcome.set_result(outcome)
+
+    def _take_turn(self, connection: Connection) -> None:
+        if not self.is_sqlite:
+            connection.execute(select(schema.log_head.c.position).with_for_update())
+
+    def _problem(self, error: SQLAlchemyError) -> ServiceError:
+        if isinstance(error, IntegrityError):
+            return ConflictError("somebody changed the same thing at the same time; try again")
+        reason = reason_of(error.orig if isinstance(error, DBAPIError) and error.orig is not None else error)
+        found = (advice for part, advice in _PROBLEMS.items() if part in reason.lower())
+        return StoreError(f"{self.name}: {next(found, reason)}")
+
+
+class _Failure:
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+class _Write:
+    """An action that waits for the writer."""
+
+    def __init__(self, action: Callable[[Connection], Any]) -> None:
+        self.action = action
+        self.outcome: Future[Any] = Future()
+
+    def attempt(self, connection: Connection, *, alone: bool) -> Any:
+        """Result of the action, or why it was undone; other errors of the database end the transaction."""
+        if alone:
+            return self.action(connection)
+        try:
+            with connection.begin_nested():
+                return self.action(connection)
+        except IntegrityError:
+            return _Failure(ConflictError("somebody changed the same thing at the same time; try again"))
+        except SQLAlchemyError:
+            raise
+        except Exception as error:  # noqa: BLE001 - given to the one who waits
+            return _Failure(error)
+
+
+def open_store(location: str | os.PathLike[str], *, as_learner: bool = False) -> Store:
+    """Open or create a store.
+
+    Parameters
+    ----------
+    location : str or path
+        Path of an SQLite file, or a URL such as ``postgresql://user@host/database``.
+    as_learner : bool, default=False
+        Whether the caller is the learner of a server that has the store open already.
+
+    Returns
+    -------
+    Store
+        The store. An SQLite file is locked against other servers until it is closed.
+
+    Raises
+    ------
+    PaldaError
+        If it cannot be opened: one line.
+    """
+    url = store_url(location)
+    lock = None
+    if url.get_backend_name() == "sqlite" and not as_learner:
+        path = Path(url.database or "")
+        try:
+            lock = FileLock(path.with_name(f"{path.name}.lock"))
+        except BlockingIOError:
+            raise PaldaError(
+                f"{path}: another palda server uses it; end that one, or give this one another file"
+            ) from None
+        except OSError as error:
+            raise PaldaError(f"{path}: {error.strerror or error}") from None
+    try:
+        return Store(url, lock).open()
+    except BaseException:
+        if lock is not None:
+            lock.release()
+        raise
+
+
+def store_url(location: str | os.PathLike[str]) -> URL:
+    """URL of a store: a path is an SQLite file."""
+    from sqlalchemy.engine import URL, make_url
+
+    text = os.fspath(location)
+    if "://" not in text:
+        return URL.create("sqlite", database=str(Path(text).absolute()))
+    try:
+        url = make_url(text)
+    except ArgumentError:
+        raise PaldaError("the address of the store is not a URL such as postgresql://user@host/database") from None
+    if url.get_backend_name() == "postgresql":
+        return url.set(drivername="postgresql+psycopg")
+    if url.get_backend_name() == "sqlite" and url.database:
+        return url
+    raise PaldaError(f"stores of {url.get_backend_name()} are not supported; give a file or a postgresql:// address")
+
+
+def next_positions(connection: Connection, n: int) -> int:
+    """The first of ``n`` new positions in the log."""
+    head = schema.log_head
+    raised = update(head).values(position=head.c.position + n).returning(head.c.position)
+    return int(connection.execute(raised).scalar_one()) - n + 1
+
+
+def log_event(connection: Connection, project_id: int, kind: str, **details: Any) -> int:
+    """Append an event to the log; returns its position."""
+    position = next_positions(connection, 1)
+    values = {"position": position, "project_id": project_id, "kind": kind, "details": details}
+    connection.execute(insert(schema.event).values(happened_at=time.time(), **values))
+    return position
+
+
+def _engine(url: URL, *, writes: bool) -> Engine:
+    try:
+        if url.get_backend_name() == "sqlite":
+            return _sqlite_engine(url, writes=writes)
+        pool = {"pool_size": 1, "max_overflow": 0} if writes else {"pool_size": 10, "max_overflow": 40}
+        engine = create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10}, **pool)
+        if writes:
+            return engine
+        return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    except (ModuleNotFoundError, NoSuchModuleError):
+        raise PaldaError("PostgreSQL needs another package; install it with: pip install 'palda[postgres]'") from None
+
+
+def _sqlite_engine(url: URL, *, writes: bool) -> Engine:
+    pool = {"pool_size": 1, "max_overflow": 0} if writes else {"pool_size": 10, "max_overflow": 40}
+    connect = {"timeout": _BUSY_SECONDS, "check_same_thread": False}
+    engine = create_engine(url, poolclass=QueuePool, connect_args=connect, **pool)
+
+    @event.listens_for(engine, "connect")
+    def set_up(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # transactions begin below
+        pragmas = ["trusted_schema = OFF", "foreign_keys = ON", "synchronous = FULL", "journal_mode = WAL"]
+        for pragma in pragmas if writes else [*pragmas[:-1], "query_only = ON"]:
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
