@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 Role = Literal["admin", "annotator", "viewer"]
 Ask = Literal["document", "labels"]
+NoTaskReason = Literal["complete", "paused", "you_are_paused", "nothing_left", "no_documents"]
 AnswerKind = Literal["votes", "cannot_tell", "skip", "undo"]
 
 
@@ -84,7 +85,7 @@ class Task:
 class NoTask:
     """Why there is no document for an annotator now."""
 
-    reason: Literal["complete", "paused", "you_are_paused", "nothing_left", "no_documents"]
+    reason: NoTaskReason
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """The store: reads from snapshots, and writes that one thread per process groups into transactions.
 
-A write is acknowledged after its commit. Writes that wait at the same time share a transaction, each in a savepoint, so
-that a busy server needs one disk synchronisation for many votes, and an error undoes only its own work. All writers of
-a store take turns: SQLite has one writer, and on PostgreSQL every transaction locks the row of ``log_head`` first.
-Positions of the log therefore become visible in their order, and transactions cannot block each other for good.
+A write is acknowledged after its commit. Writes that wait at the same time share a transaction, so that a busy server
+needs one disk synchronisation for many votes; if one of them fails, each is done again in a transaction of its own. All
+writers of a store take turns: SQLite has one writer, and on PostgreSQL every transaction locks the row of ``log_head``
+first. Positions of the log therefore become visible in their order, and transactions cannot block each other for good.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import threading
 import time
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from sqlalchemy import create_engine, event, insert, select, update
+from sqlalchemy import bindparam, create_engine, event, insert, select, update
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
@@ -36,6 +36,9 @@ Result = TypeVar("Result")
 
 _MAX_GROUP = 200  # writes per transaction
 _BUSY_SECONDS = 30
+_head = schema.log_head
+_RAISE_HEAD = update(_head).values(position=_head.c.position + bindparam("n")).returning(_head.c.position)
+_LOCK_HEAD = select(_head.c.position).with_for_update()
 _PROBLEMS = {  # parts of messages of the databases -> what to do
     "disk is full": "the disk is full; free some space",
     "no space left": "the disk is full; free some space",
@@ -86,9 +89,10 @@ class Store:
         """Result of an action, after its commit. It may run more than once: it changes nothing but the store."""
         if self._is_closed:
             raise StoreError(f"{self.name}: the server is shutting down; send it again")
-        waiting = _Write(action)
+        waiting = _Write(action, Future())
         self._waiting.put(waiting)
-        return waiting.outcome.result()  # type: ignore[no-any-return]
+        result: Result = waiting.outcome.result()
+        return result
 
     def close(self) -> None:
         """Finish the writes that wait, and release the store."""
@@ -118,7 +122,7 @@ class Store:
         try:
             with self._writer.begin() as connection:
                 self._take_turn(connection)
-                outcomes = [write.attempt(connection, alone=len(group) == 1) for write in group]
+                results = [write.action(connection) for write in group]
         except BaseException as error:  # noqa: BLE001 - given to those who wait
             if len(group) > 1:  # find the one that fails
                 for write in group:
@@ -126,15 +130,12 @@ class Store:
             else:
                 group[0].outcome.set_exception(self._problem(error) if isinstance(error, SQLAlchemyError) else error)
             return
-        for write, outcome in zip(group, outcomes, strict=True):
-            if isinstance(outcome, _Failure):
-                write.outcome.set_exception(outcome.error)
-            else:
-                write.outcome.set_result(outcome)
+        for write, result in zip(group, results, strict=True):
+            write.outcome.set_result(result)
 
     def _take_turn(self, connection: Connection) -> None:
         if not self.is_sqlite:
-            connection.execute(select(schema.log_head.c.position).with_for_update())
+            connection.execute(_LOCK_HEAD)
 
     def _problem(self, error: SQLAlchemyError) -> ServiceError:
         if isinstance(error, IntegrityError):
@@ -144,31 +145,11 @@ class Store:
         return StoreError(f"{self.name}: {next(found, reason)}")
 
 
-class _Failure:
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-
-class _Write:
+class _Write(NamedTuple):
     """An action that waits for the writer."""
 
-    def __init__(self, action: Callable[[Connection], Any]) -> None:
-        self.action = action
-        self.outcome: Future[Any] = Future()
-
-    def attempt(self, connection: Connection, *, alone: bool) -> Any:
-        """Result of the action, or why it was undone; other errors of the database end the transaction."""
-        if alone:
-            return self.action(connection)
-        try:
-            with connection.begin_nested():
-                return self.action(connection)
-        except IntegrityError:
-            return _Failure(ConflictError("somebody changed the same thing at the same time; try again"))
-        except SQLAlchemyError:
-            raise
-        except Exception as error:  # noqa: BLE001 - given to the one who waits
-            return _Failure(error)
+    action: Callable[[Connection], Any]
+    outcome: Future[Any]
 
 
 def open_store(location: str | os.PathLike[str], *, as_learner: bool = False) -> Store:
@@ -231,9 +212,7 @@ def store_url(location: str | os.PathLike[str]) -> URL:
 
 def next_positions(connection: Connection, n: int) -> int:
     """The first of ``n`` new positions in the log."""
-    head = schema.log_head
-    raised = update(head).values(position=head.c.position + n).returning(head.c.position)
-    return int(connection.execute(raised).scalar_one()) - n + 1
+    return int(connection.execute(_RAISE_HEAD, {"n": n}).scalar_one()) - n + 1
 
 
 def log_event(connection: Connection, project_id: int, kind: str, **details: Any) -> int:
@@ -249,10 +228,11 @@ def _engine(url: URL, *, writes: bool) -> Engine:
         if url.get_backend_name() == "sqlite":
             return _sqlite_engine(url, writes=writes)
         pool = {"pool_size": 1, "max_overflow": 0} if writes else {"pool_size": 10, "max_overflow": 40}
-        engine = create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10}, **pool)
-        if writes:
-            return engine
-        return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        connect: dict[str, Any] = {"connect_timeout": 10}
+        if not writes:
+            connect["options"] = "-c default_transaction_read_only=on"
+        level: Any = "READ COMMITTED" if writes else "REPEATABLE READ"
+        return create_engine(url, isolation_level=level, pool_recycle=300, connect_args=connect, **pool)
     except (ModuleNotFoundError, NoSuchModuleError):
         raise PaldaError("PostgreSQL needs another package; install it with: pip install 'palda[postgres]'") from None
 

@@ -8,7 +8,7 @@ import secrets
 import time
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, delete, exists, insert, literal, or_, select, update
+from sqlalchemy import and_, bindparam, delete, exists, false, insert, null, or_, select, update
 
 from palda.live.errors import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError, NotSignedInError
 from palda.live.records import Actor, Invitation
@@ -18,7 +18,7 @@ from palda.live.service.names import checked_name
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import ColumnElement, Connection, Row, Select
 
     from palda.live.records import Role
     from palda.live.store import Store
@@ -31,30 +31,32 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 _SIGN_IN = "sign in with your invitation link; ask an admin of the project for a new one"
 
 
+def _signed_in(*columns: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
+    """Statement that finds the holder of a token."""
+    about = person.c.id, person.c.name, person.c.is_owner, credential.c.id.label("credential_id"), credential.c.kind
+    return (
+        select(*about, *columns)
+        .select_from(credential.join(person, person.c.id == credential.c.person_id))
+        .where(credential.c.token_hash == bindparam("hash"), credential.c.kind != "invitation")
+        .where(credential.c.expires_at > bindparam("now"))
+    )
+
+
+_SIGNED_IN = _signed_in(null().label("role"), false().label("is_paused"))
+_SIGNED_IN_MEMBER = _signed_in(member.c.role, member.c.is_paused).outerjoin(
+    member, and_(member.c.person_id == person.c.id, member.c.project_id == bindparam("project"))
+)
+
+
 def enter(store: Store, token: str | None, project_id: int | None = None, roles: Collection[Role] = ()) -> Actor:
     """Who holds a token, if they have one of the roles in the project. Owners are admins of every project."""
     if not token:
         raise NotSignedInError(_SIGN_IN)
-    role_of = member.c.role if project_id is not None else literal(None)
-    paused_of = member.c.is_paused if project_id is not None else literal(None)
-    query = (
-        select(
-            person.c.id,
-            person.c.name,
-            person.c.is_owner,
-            credential.c.id.label("credential_id"),
-            credential.c.kind,
-            role_of.label("role"),
-            paused_of.label("is_paused"),
-        )
-        .select_from(credential.join(person, person.c.id == credential.c.person_id))
-        .where(credential.c.token_hash == token_hash(token), credential.c.kind != "invitation")
-        .where(credential.c.expires_at > time.time())
-    )
+    given = {"hash": token_hash(token), "now": time.time()}
+    query = _SIGNED_IN
     if project_id is not None:
-        joined = and_(member.c.person_id == person.c.id, member.c.project_id == project_id)
-        query = query.outerjoin(member, joined)
-    row = store.read(lambda connection: connection.execute(query).one_or_none())
+        query, given["project"] = _SIGNED_IN_MEMBER, project_id
+    row = store.read(lambda connection: connection.execute(query, given).one_or_none())
     if row is None:
         raise NotSignedInError(_SIGN_IN)
     role: Any = "admin" if row.is_owner and project_id is not None and row.role is None else row.role

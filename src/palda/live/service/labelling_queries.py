@@ -1,0 +1,127 @@
+"""Statements of the requests that annotators send all the time, built once.
+
+Building a statement takes longer than running it on a small store.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Float, Integer, and_, bindparam, case, delete, exists, func, insert, not_, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from palda.live.schema import Key, answer, document, label, lease, project, queue, submission, vote
+
+if TYPE_CHECKING:
+    from sqlalchemy import Table
+
+_person, _project, _document = (
+    bindparam("person", type_=Key),
+    bindparam("project", type_=Key),
+    bindparam("document", type_=Key),
+)
+_max_looks, _now = bindparam("max_looks", type_=Integer()), bindparam("now", type_=Float())
+_is_vote = answer.c.kind.in_(("votes", "cannot_tell"))
+_my_lease = and_(lease.c.person_id == _person, lease.c.document_id == _document)
+_my_answer = and_(answer.c.person_id == _person, answer.c.document_id == _document)
+_my_queue = and_(queue.c.project_id == _project, queue.c.person_id == _person)
+_is_answered = exists().where(
+    answer.c.person_id == _person, answer.c.document_id == document.c.id, answer.c.kind != "undone"
+)
+
+
+def _inserts(table: Table) -> dict[str, Any]:
+    """Insertions that may find their row there already, per dialect."""
+    return {"sqlite": sqlite.insert(table), "postgresql": postgresql.insert(table)}
+
+
+LABELS = select(label.c.id).where(label.c.project_id == _project).order_by(label.c.number)
+ANY_DOCUMENT = select(document.c.id).where(document.c.project_id == _project).limit(1)
+DOCUMENT = select(document.c.id).where(document.c.id == _document, document.c.project_id == _project)
+TEXT = select(document.c.name, document.c.text).where(document.c.id == _document)
+ADD_LOOKS = (
+    update(document)
+    .where(document.c.id == _document)
+    .values(n_looks=document.c.n_looks + bindparam("n"))
+    .returning(document.c.name, document.c.text)
+)
+
+_lease_columns = lease.c.document_id, lease.c.purpose, lease.c.label_ids, lease.c.expires_at
+_my_leases = and_(lease.c.project_id == project.c.id, lease.c.person_id == _person)
+PROJECT_AND_LEASE = (  # one row; the lease that began last, if there is one
+    select(project.c.settings, project.c.is_paused, project.c.is_complete, *_lease_columns)
+    .select_from(project.outerjoin(lease, _my_leases))
+    .where(project.c.id == _project)
+    .order_by(lease.c.leased_at.desc())
+    .limit(1)
+)
+RENEW_LEASE = update(lease).where(_my_lease).values(expires_at=bindparam("end"))
+END_LEASE = delete(lease).where(_my_lease).returning(lease.c.label_ids)
+EXPIRED_LEASES = (
+    select(lease.c.person_id, lease.c.document_id)
+    .where(lease.c.project_id == _project, lease.c.expires_at < _now)
+    .limit(100)
+)
+ADD_LEASE = insert(lease)
+
+FROM_QUEUE = (
+    select(queue.c.rank, queue.c.document_id, queue.c.purpose, queue.c.label_ids)
+    .join(document, document.c.id == queue.c.document_id)
+    .where(_my_queue, not_(_is_answered), or_(document.c.n_looks < _max_looks, document.c.is_gold))
+    .order_by(queue.c.rank)
+    .limit(1)
+)
+LEAVE_QUEUE = delete(queue).where(_my_queue, queue.c.rank <= bindparam("up_to"))
+FEWEST_LOOKS = (
+    select(document.c.id)
+    .where(document.c.project_id == _project, document.c.n_looks < _max_looks, not_(document.c.is_gold))
+    .where(not_(_is_answered))
+    .order_by(document.c.n_looks, document.c.shuffle)
+    .limit(1)
+)
+
+ANSWER_KIND = select(answer.c.kind).where(_my_answer)
+SET_ANSWER = {
+    name: statement.on_conflict_do_update(
+        index_elements=[answer.c.person_id, answer.c.document_id],
+        set_={"kind": statement.excluded.kind, "answered_at": statement.excluded.answered_at},
+    )
+    for name, statement in _inserts(answer).items()
+}
+LAST_ANSWER = (
+    select(answer.c.document_id, answer.c.kind)
+    .where(answer.c.person_id == _person, answer.c.project_id == _project, answer.c.kind != "undone")
+    .order_by(answer.c.answered_at.desc())
+    .limit(1)
+)
+OWN_PROGRESS = select(
+    func.count(), func.coalesce(func.sum(case((answer.c.answered_at >= bindparam("today"), 1), else_=0)), 0)
+).where(answer.c.project_id == _project, answer.c.person_id == _person, _is_vote)
+
+_SENT = "project_id", "document_id", "person_id", "client_id", "body_hash", "kind", "submitted_at"
+SUBMISSION = select(submission.c.id, submission.c.body_hash).where(
+    submission.c.project_id == _project,
+    submission.c.person_id == _person,
+    submission.c.client_id == bindparam("client"),
+)
+_lease_on = and_(lease.c.person_id == bindparam("person_id"), lease.c.document_id == bindparam("document_id"))
+_purpose, _begin = (
+    select(column).where(_lease_on).scalar_subquery() for column in (lease.c.purpose, lease.c.leased_at)
+)
+_measured = {"purpose": func.coalesce(_purpose, "none"), "seconds": bindparam("submitted_at", type_=Float()) - _begin}
+ADD_SUBMISSION = {  # returns nothing if the client id was used before
+    name: statement.values(**{name: bindparam(name) for name in _SENT}, **_measured)
+    .on_conflict_do_nothing()
+    .returning(submission.c.id)
+    for name, statement in _inserts(submission).items()
+}
+ADD_VOTES = insert(vote)
+LAST_POSITION = select(func.max(vote.c.position)).where(vote.c.submission_id == bindparam("submission"))
+_latest = (
+    select(func.max(submission.c.id))
+    .where(submission.c.person_id == _person, submission.c.document_id == _document, submission.c.kind != "undo")
+    .scalar_subquery()
+)
+LAST_VOTES = select(vote.c.label_id, vote.c.value).where(
+    vote.c.submission_id == _latest, vote.c.document_id == _document
+)
