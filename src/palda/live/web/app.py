@@ -135,10 +135,9 @@ def _problem(error: Exception) -> tuple[int, str, dict[str, str]]:
         return error.status_code, _PLAIN.get(error.status_code, str(error.detail)), dict(error.headers or {})
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
-        where = ".".join(
-            str(part) for part in first["loc"][1:] if not isinstance(part, int) or first["loc"][0] != "body"
-        )
-        text = f"{where}: {first['msg']}" if where else str(first["msg"])
+        if first["type"] == "json_invalid":
+            return 422, "the body is not valid JSON", {}
+        text = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
         return 422, _line(text), {}
     code = error.status if isinstance(error, ServiceError) else 422 if isinstance(error, DataError) else 409
     return code, _line(str(error)), {}

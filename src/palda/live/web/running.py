@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -68,22 +69,49 @@ class _LimitedProtocol(HttpToolsProtocol):
             self._timer = None
 
 
-class _Server(uvicorn.Server):
-    """Ends streams of events before it waits for connections, and returns instead of raising the signal again."""
+class Server(uvicorn.Server):
+    """Serves an application on a listening socket.
 
-    def __init__(self, config: uvicorn.Config, end_streams: Callable[[], None], started: Callable[[], None]) -> None:
+    It ends streams of events before it waits for connections, and returns instead of raising the signal again.
+
+    Parameters
+    ----------
+    app : FastAPI
+        Application of ``create_app``.
+    started : callable
+        Called when the server accepts connections.
+    **options : dict
+        Further settings of ``uvicorn.Config``.
+    """
+
+    def __init__(self, app: FastAPI, started: Callable[[], None], **options: Any) -> None:
+        config = uvicorn.Config(
+            app,
+            http=_LimitedProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+            **options,
+        )
         super().__init__(config)
-        self._end_streams, self._tell = end_streams, started
+        self._end_streams, self._started = app.state.events.close, started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections."""
         await super().startup(sockets)
-        self._tell()
+        self._started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End streams, then connections."""
         self._end_streams()
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - of the signal module
+        """End soon; at the second signal at once."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
@@ -116,27 +144,18 @@ def run(
     PaldaError
         If the address cannot be listened on.
     """
-    listener = _listen(host, port)
-    name, found = f"[{host}]" if ":" in host else host, listener.getsockname()[1]
-    config = uvicorn.Config(
-        app,
-        http=_LimitedProtocol,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-        **options,
-    )
-    with listener:
-        _Server(config, app.state.events.close, lambda: started(f"http://{name}:{found}") if started else None).run(
-            sockets=[listener]
-        )
+    with listen(host, port) as listener:
+        name = f"[{host}]" if ":" in host else host
+        url = f"http://{name}:{listener.getsockname()[1]}"
+        Server(app, partial(started or _ignore, url), **options).run(sockets=[listener])
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _ignore(_url: str) -> None:
+    pass
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Listening socket; raises PaldaError if the address is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
