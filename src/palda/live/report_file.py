@@ -32,7 +32,7 @@ def main(project_id: int, path: Path) -> None:
             model = load(file)
         if not isinstance(model, CrowdPALDA):
             raise PaldaError("the stored model is of another kind; it is replaced by the next fit")
-        found = dict(store.read(lambda connection: connection.execute(texts).tuples().all()))
+        found = dict(store.read(lambda connection: connection.execute(texts).all()))
     finally:
         store.close()
     write_report(model, path, texts=found, votes=model.current_votes(), title=title, force=True)

@@ -252,7 +252,7 @@ def _add_rows(project_id: int, rows: Sequence[DocumentRow], connection: Connecti
     query = select(document.c.name, document.c.text).where(
         document.c.project_id == project_id, document.c.name.in_(names)
     )
-    stored = dict(connection.execute(query).tuples().all())
+    stored = dict(connection.execute(query).all())
     new = [row for row in rows if row.name not in stored]
     shuffle = random.Random(f"{project_id} {names[0]}")  # noqa: S311 - an order, no secret
     if new:
@@ -284,7 +284,7 @@ def import_gold_table(store: Store, project_id: int, path: Path) -> int:
         labels = connection.execute(
             select(label.c.name, label.c.id).where(label.c.project_id == project_id).order_by(label.c.number)
         )
-        return dict(docs.tuples().all()), dict(labels.tuples().all())
+        return dict(docs.all()), dict(labels.all())
 
     docs, labels = store.read(names)
     known = read_gold(path, names_array(docs), names_array(labels))

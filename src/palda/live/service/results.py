@@ -205,7 +205,7 @@ def _with_votes(
     for document_id, name, label_id, value in connection.execute(query):
         votes[document_id][name, label_id] = value
     found = select(evidence.c.document_id, evidence.c.words).where(evidence.c.document_id.in_(ids))
-    words = dict(connection.execute(found).tuples().all())
+    words = dict(connection.execute(found).all())
     known = _gold_of(connection, ids)
     return [
         DoubtfulDocument(

@@ -1,0 +1,114 @@
+"""Limits on sizes and rates."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from starlette.exceptions import HTTPException
+
+if TYPE_CHECKING:
+    from starlette.types import Message, Receive
+
+_SECONDS_BETWEEN_PARTS = 30.0  # a client that sends nothing for so long in the middle of a body is given up
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one client may ask for; every rate is per process."""
+
+    body_bytes: int = 2_000_000
+    upload_bytes: int = 300_000_000
+    requests_per_second: float = 50.0  # per credential
+    request_burst: int = 200
+    failures_per_second: float = 0.2  # failed sign-ins per address
+    failure_burst: int = 20
+    listeners_per_credential: int = 6  # open streams of events
+    slow_requests: int = 4  # exports and uploads at work at once
+
+
+class TokenBuckets:
+    """Token bucket per key; keys that were not used for the longest time are forgotten first.
+
+    Parameters
+    ----------
+    rate : float
+        Tokens that come back per second.
+    size : int
+        Tokens of a full bucket.
+    max_keys : int, default=50_000
+        Buckets that are kept.
+
+    Examples
+    --------
+    >>> from palda.live.web.limits import TokenBuckets
+    >>> buckets = TokenBuckets(rate=0.0, size=2)
+    >>> [buckets.take("a"), buckets.take("a"), buckets.take("a"), buckets.take("b")]
+    [True, True, False, True]
+    """
+
+    def __init__(self, rate: float, size: int, max_keys: int = 50_000) -> None:
+        self._rate, self._size, self._max_keys = rate, float(size), max_keys
+        self._buckets: OrderedDict[object, tuple[float, float]] = OrderedDict()  # tokens, and when they were counted
+        self._lock = Lock()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._buckets
+
+    def _tokens(self, key: object, now: float) -> float:
+        tokens, counted_at = self._buckets.get(key, (self._size, now))
+        return min(self._size, tokens + (now - counted_at) * self._rate)
+
+    def is_empty(self, key: object) -> bool:
+        """Whether the next token would be refused."""
+        with self._lock:
+            return self._tokens(key, time.monotonic()) < 1.0
+
+    def take(self, key: object) -> bool:
+        """Take a token; False if there is none."""
+        now = time.monotonic()
+        with self._lock:
+            tokens = self._tokens(key, now)
+            is_granted = tokens >= 1.0
+            self._buckets[key] = (tokens - is_granted, now)
+            self._buckets.move_to_end(key)
+            if len(self._buckets) > self._max_keys:
+                self._buckets.popitem(last=False)
+        return is_granted
+
+
+class BodyLimit:
+    """Receives a request's body and stops at ``max_bytes``, whatever the headers say.
+
+    An endpoint for uploads raises ``max_bytes`` before it reads.
+    """
+
+    def __init__(self, receive: Receive, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self._receive = receive
+        self._n_bytes = 0
+        self._is_complete = False
+
+    async def __call__(self) -> Message:
+        """Next message of the connection."""
+        if self._is_complete:  # what follows is the end of the connection, which may take as long as the answer
+            return await self._receive()
+        try:
+            async with asyncio.timeout(_SECONDS_BETWEEN_PARTS):
+                message = await self._receive()
+        except TimeoutError:
+            raise HTTPException(408, "the request's body stopped arriving", {"connection": "close"}) from None
+        self._n_bytes += len(message.get("body", b""))
+        self._is_complete = not message.get("more_body", False)
+        if self._n_bytes > self.max_bytes:
+            raise too_large(self.max_bytes)
+        return message
+
+
+def too_large(max_bytes: int) -> HTTPException:
+    """Answer to a body that is too large."""
+    return HTTPException(413, f"the request's body is larger than {max_bytes:,} bytes", {"connection": "close"})

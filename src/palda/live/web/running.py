@@ -1,0 +1,164 @@
+"""The web server: uvicorn with limits for slow clients, and an end within seconds."""
+
+from __future__ import annotations
+
+import socket
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from palda.errors import PaldaError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+    from types import FrameType
+
+    from fastapi import FastAPI
+
+_MAX_HEADER_BYTES = 32_768
+_HEADER_SECONDS = 20.0
+_SHUTDOWN_SECONDS = 4
+
+
+class _LimitedProtocol(HttpToolsProtocol):
+    """Closes connections whose headers are too long or too slow."""
+
+    _n_header_bytes = 0
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._start_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._n_header_bytes = 0
+        if self._timer is None:
+            self._start_timer()
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._count(len(name) + len(value) + 4)
+
+    def on_headers_complete(self) -> None:
+        self._stop_timer()
+        super().on_headers_complete()
+
+    def _count(self, n_bytes: int) -> None:
+        self._n_header_bytes += n_bytes
+        if self._n_header_bytes > _MAX_HEADER_BYTES:
+            raise ValueError("the headers are too long")  # the parser stops: 400
+
+    def _start_timer(self) -> None:
+        self._timer = self.loop.call_later(_HEADER_SECONDS, self.transport.close)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class Server(uvicorn.Server):
+    """Serves an application on a listening socket.
+
+    It ends streams of events before it waits for connections, and returns instead of raising the signal again.
+
+    Parameters
+    ----------
+    app : FastAPI
+        Application of ``create_app``.
+    started : callable
+        Called when the server accepts connections.
+    **options : dict
+        Further settings of ``uvicorn.Config``.
+    """
+
+    def __init__(self, app: FastAPI, started: Callable[[], None], **options: Any) -> None:
+        config = uvicorn.Config(
+            app,
+            http=_LimitedProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+            **options,
+        )
+        super().__init__(config)
+        self._end_streams, self._started = app.state.events.close, started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections."""
+        await super().startup(sockets)
+        self._started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End streams, then connections."""
+        self._end_streams()
+        await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - of the signal module
+        """End soon; at the second signal at once."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+def run(
+    app: FastAPI,
+    host: str = "127.0.0.1",
+    port: int = 8600,
+    *,
+    started: Callable[[str], None] | None = None,
+    **options: Any,
+) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    Parameters
+    ----------
+    app : FastAPI
+        Application of ``create_app``.
+    host : str, default="127.0.0.1"
+        Address to listen on.
+    port : int, default=8600
+        Port; 0 for any that is free.
+    started : callable, default=None
+        Called with the server's URL when it accepts connections.
+    **options : dict
+        Further settings of ``uvicorn.Config``.
+
+    Raises
+    ------
+    PaldaError
+        If the address cannot be listened on.
+    """
+    with listen(host, port) as listener:
+        name = f"[{host}]" if ":" in host else host
+        url = f"http://{name}:{listener.getsockname()[1]}"
+        Server(app, partial(started or _ignore, url), **options).run(sockets=[listener])
+
+
+def _ignore(_url: str) -> None:
+    pass
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Listening socket; raises PaldaError if the address is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise PaldaError(f"cannot listen on {host} port {port}: {reason}; choose another with --port") from None
