@@ -25,6 +25,7 @@ from palda.cli.commands.plan import plan
 from palda.cli.commands.predict import predict
 from palda.cli.commands.report import report
 from palda.cli.commands.reproduce import reproduce
+from palda.cli.commands.serve import serve
 from palda.cli.commands.shard import shard
 from palda.cli.commands.simulate import simulate
 from palda.cli.commands.suggest import suggest
@@ -62,7 +63,7 @@ def palda(
 
 for _command in (
     fit, predict, consensus, export, annotators, topics, suggest, plan, report, evaluate, aggregate, shard, simulate,
-    demo,
+    serve, demo,
 ):  # fmt: skip
     app.command()(_command)
 app.add_typer(reproduce, name="reproduce")

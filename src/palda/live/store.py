@@ -152,7 +152,7 @@ class _Write(NamedTuple):
     outcome: Future[Any]
 
 
-def open_store(location: str | os.PathLike[str], *, as_learner: bool = False) -> Store:
+def open_store(location: str | os.PathLike[str], *, as_learner: bool = False, create: bool = True) -> Store:
     """Open or create a store.
 
     Parameters
@@ -160,7 +160,9 @@ def open_store(location: str | os.PathLike[str], *, as_learner: bool = False) ->
     location : str or path
         Path of an SQLite file, or a URL such as ``postgresql://user@host/database``.
     as_learner : bool, default=False
-        Whether the caller is the learner of a server that has the store open already.
+        Whether a server may have the store open at the same time.
+    create : bool, default=True
+        Create an SQLite file that is missing.
 
     Returns
     -------
@@ -174,6 +176,8 @@ def open_store(location: str | os.PathLike[str], *, as_learner: bool = False) ->
     """
     url = store_url(location)
     lock = None
+    if not create and url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
+        raise PaldaError(f"{url.database}: there is no such file")
     if url.get_backend_name() == "sqlite" and not as_learner:
         path = Path(url.database or "")
         try:

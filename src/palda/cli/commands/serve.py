@@ -1,0 +1,177 @@
+"""``palda serve``: a labelling project in the browser that learns while people label."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from palda.cli import options as opt
+from palda.cli.console import Messages, standard_output
+from palda.errors import PaldaError
+
+if TYPE_CHECKING:
+    from palda.live.serving import NewProject, ServerLinks
+
+_PROJECT, _SERVER, _COPIES = "Project", "Server", "Copies"
+_EXTRA = ("sqlalchemy", "fastapi", "uvicorn", "starlette", "pydantic", "anyio", "multipart", "httptools")
+
+
+@dataclass(frozen=True)
+class ProjectOptions:
+    """A project that is wanted."""
+
+    documents: Path | None
+    classes: str | None
+    name: str | None
+    gold: Path | None
+    guidelines: Path | None
+    target_error: float | None
+    max_votes_per_doc: int | None
+
+    def new_project(self) -> NewProject | None:
+        """The project, None if the options name none."""
+        from palda.live.records import ProjectSettings
+        from palda.live.serving import NewProject
+
+        if not (self.documents or self.classes or self.name):
+            if self.gold or self.guidelines or self.target_error or self.max_votes_per_doc:
+                raise typer.BadParameter("options of a project need --documents, --classes or --name")
+            return None
+        given = {"target_error": self.target_error, "max_votes_per_doc": self.max_votes_per_doc}
+        return NewProject(
+            self.name or (self.documents.stem if self.documents else "project"),
+            [name.strip() for name in (self.classes or "").split(",") if name.strip()],
+            self.documents,
+            self.gold,
+            "" if self.guidelines is None else self.guidelines.read_text(encoding="utf-8"),
+            ProjectSettings(**{name: value for name, value in given.items() if value is not None}),  # type: ignore[arg-type]
+        )
+
+
+def project_options(
+    documents: Annotated[
+        Path | None,
+        opt.option(
+            "Documents of a project: a table with ids and texts. Documents that are there already stay.",
+            "--documents", "-d", show_default="none", panel=_PROJECT,
+        ),
+    ] = None,
+    classes: Annotated[
+        str | None,
+        opt.option("Names of the classes, separated by commas.", show_default="none", panel=_PROJECT),
+    ] = None,
+    name: Annotated[
+        str | None,
+        opt.option(
+            "Name of the project; one of this name is extended.", show_default="name of the file", panel=_PROJECT
+        ),
+    ] = None,
+    gold: Annotated[
+        Path | None,
+        opt.option("Known labels, to test annotators: a table like the votes, without annotators.", "--gold",
+            show_default="none", panel=_PROJECT),
+    ] = None,
+    guidelines: Annotated[
+        Path | None, opt.option("Text file that annotators see.", show_default="none", panel=_PROJECT)
+    ] = None,
+    target_error: Annotated[
+        float | None,
+        opt.option("Stop when at most this share of labels is wrong.", show_default="0.02", panel=_PROJECT),
+    ] = None,
+    max_votes_per_doc: Annotated[
+        int | None,
+        opt.option("Maximum number of annotators per document.", min=1, show_default="10", panel=_PROJECT),
+    ] = None,
+) -> ProjectOptions:  # fmt: skip
+    """The project that is wanted."""
+    return ProjectOptions(documents, classes, name, gold, guidelines, target_error, max_votes_per_doc)
+
+
+@opt.option_groups(project=project_options)
+def serve(
+    store: Annotated[
+        str,
+        typer.Argument(help="SQLite file, created if missing, or postgresql://user@host/database.", show_default=False),
+    ],
+    *,
+    project: ProjectOptions,
+    host: Annotated[str, opt.option("Address to listen on.", panel=_SERVER)] = "127.0.0.1",
+    port: Annotated[int, opt.option("Port; 0 for any that is free.", min=0, max=65535, panel=_SERVER)] = 8600,
+    allow_host: Annotated[
+        list[str] | None,
+        opt.option(
+            "Name under which browsers reach the server, such as label.example.org; may be repeated.",
+            show_default="loopback names", panel=_SERVER,
+        ),
+    ] = None,
+    secure_cookies: Annotated[
+        bool,
+        opt.flag("Browsers send cookies by https alone; for a reverse proxy with TLS.", "--secure-cookies",
+            panel=_SERVER),
+    ] = False,
+    backup: Annotated[
+        Path | None,
+        opt.option("Write a copy of the store to this SQLite file and exit; a server may run meanwhile.",
+            show_default="none", panel=_COPIES),
+    ] = None,
+    restore: Annotated[
+        Path | None,
+        opt.option("Copy this backup to the store, which must be new, and exit.", show_default="none", panel=_COPIES),
+    ] = None,
+    force: opt.Force = False,
+    as_json: Annotated[bool, opt.flag("Print addresses and token as one line of JSON.", "--json")] = False,
+    jobs: opt.Jobs = None,
+    engine: opt.Engine = None,
+    quiet: opt.Quiet = False,
+) -> None:  # fmt: skip
+    """Serve a labelling project in the browser: who labels what next, quality of annotators, consensus, when to stop."""
+    messages = Messages(quiet=quiet)
+    try:
+        from palda.live import copies
+        from palda.live.learner import FitOptions
+        from palda.live.serving import LOOPBACK, ServerOptions
+        from palda.live.serving import serve as run_server
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in _EXTRA:
+            raise
+        raise PaldaError("the server needs more packages; install them with: pip install 'palda[live]'") from None
+    if backup is not None or restore is not None:
+        n_rows = copies.back_up(store, backup, force=force) if backup else copies.restore(_given(restore), store)
+        messages.write(f"copied {n_rows:,} rows to {backup or store}")
+        return
+    if host not in LOOPBACK:
+        messages.write(
+            f"warning: the server listens on {host}, so that other machines reach it without encryption; "
+            "put a reverse proxy with TLS before it, see the guide on the server"
+        )
+    options = ServerOptions(host, port, tuple(allow_host or ()), secure_cookies, FitOptions(engine, jobs))
+
+    def started(links: ServerLinks) -> None:
+        with standard_output():
+            sys.stdout.write(_as_json(links) if as_json else _as_text(links))
+
+    run_server(store, options, project.new_project(), started)
+
+
+def _given(path: Path | None) -> Path:
+    if path is None:
+        raise AssertionError("no path")
+    return path
+
+
+def _as_json(links: ServerLinks) -> str:
+    fields = {"url": links.url, "admin_link": links.admin_link, "admin_token": links.admin_token}
+    return json.dumps({**fields, "project": links.project_id}) + "\n"
+
+
+def _as_text(links: ServerLinks) -> str:
+    return (
+        f"palda serves at {links.url}\n"
+        f"sign in as admin: {links.admin_link}\n"
+        "keep this link to yourself; invite annotators on the dashboard. Ctrl-C ends the server.\n"
+    )
