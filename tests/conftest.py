@@ -48,6 +48,26 @@ def dask_client() -> Iterator[Any]:
         cluster.close()
 
 
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Any]:
+    """A PostgreSQL server; tests that use it are skipped where it is not installed."""
+    from tests import postgresql
+
+    if postgresql.program("initdb") is None:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    with postgresql.running_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a new store of ``palda serve`` can be made: an SQLite file, and a database of PostgreSQL."""
+    if request.param == "sqlite":
+        return str(tmp_path / "project.db")
+    location: str = request.getfixturevalue("postgresql").new_database()
+    return location
+
+
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     if _data_folder() is not None:
         return

@@ -72,8 +72,11 @@ class Store:
         try:
             with self._writer.begin() as connection:
                 prepare(connection, self.name)
-        except SQLAlchemyError as error:
-            raise self._problem(error) from error
+        except BaseException as error:
+            self.close()
+            if isinstance(error, SQLAlchemyError):
+                raise self._problem(error) from error
+            raise
         self._thread.start()
         return self
 
@@ -188,12 +191,7 @@ def open_store(location: str | os.PathLike[str], *, as_learner: bool = False, cr
             ) from None
         except OSError as error:
             raise PaldaError(f"{path}: {error.strerror or error}") from None
-    try:
-        return Store(url, lock).open()
-    except BaseException:
-        if lock is not None:
-            lock.release()
-        raise
+    return Store(url, lock).open()
 
 
 def store_url(location: str | os.PathLike[str]) -> URL:

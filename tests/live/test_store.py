@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sqlalchemy import insert, select, update
+
+from palda.errors import PaldaError
+from palda.live import copies, migrations, schema
+from palda.live.errors import ConflictError, StoreError
+from palda.live.store import Store, log_event, next_positions, open_store
+
+
+@pytest.fixture
+def store(store_location: str):
+    opened = open_store(store_location)
+    yield opened
+    opened.close()
+
+
+def add_person(name: str):
+    return lambda connection: connection.execute(insert(schema.person).values(name=name, created_at=0.0)).rowcount
+
+
+def names(store: Store) -> set[str]:
+    return set(store.read(lambda connection: connection.execute(select(schema.person.c.name)).scalars().all()))
+
+
+def test_positions_of_concurrent_writers_are_dense_and_each_is_used_once(store: Store) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        first = list(pool.map(lambda n: store.write(lambda connection: next_positions(connection, n)), [1, 2, 3] * 20))
+    taken = sorted(
+        position for start, n in zip(first, [1, 2, 3] * 20, strict=True) for position in range(start, start + n)
+    )
+    assert taken == list(range(1, 121))
+
+
+def test_an_error_undoes_only_its_own_write(store: Store) -> None:
+    release = threading.Event()
+
+    def wait(connection) -> None:
+        release.wait(10)
+
+    def fail(connection) -> None:
+        add_person("lost")(connection)
+        raise ConflictError("no")
+
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(store.write, wait)
+        second = [pool.submit(store.write, action) for action in (add_person("kept"), fail)]
+        release.set()
+        first.result()
+        second[0].result()
+        with pytest.raises(ConflictError, match="no"):
+            second[1].result()
+    assert names(store) == {"kept"}
+
+
+def test_a_name_that_is_taken_is_a_conflict(store: Store) -> None:
+    store.write(add_person("ann"))
+    with pytest.raises(ConflictError):
+        store.write(add_person("ann"))
+
+
+def test_readers_cannot_write(store: Store) -> None:
+    with pytest.raises(StoreError):
+        store.read(add_person("ann"))
+    assert names(store) == set()
+
+
+def test_another_process_sees_what_was_committed(store: Store, store_location: str) -> None:
+    store.write(add_person("ann"))
+    other = open_store(store_location, as_learner=True)
+    try:
+        assert names(other) == {"ann"}
+        other.write(add_person("bob"))
+        assert names(store) == {"ann", "bob"}
+    finally:
+        other.close()
+
+
+def test_a_write_after_the_end_is_refused(store: Store) -> None:
+    store.close()
+    with pytest.raises(StoreError, match="shutting down"):
+        store.write(add_person("ann"))
+
+
+def test_a_second_server_on_one_file_is_refused(tmp_path: Path) -> None:
+    first = open_store(tmp_path / "project.db")
+    with pytest.raises(PaldaError, match=r"another palda server uses it"):
+        open_store(tmp_path / "project.db")
+    first.close()
+    open_store(tmp_path / "project.db").close()
+
+
+def test_a_file_of_another_program_is_refused_and_unchanged(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE person (name)")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(PaldaError, match="another program"):
+        open_store(path)
+    assert path.read_bytes()[100:] == before[100:]  # the header says that it was opened in WAL mode
+
+
+def test_a_file_that_is_no_database_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "text.db"
+    path.write_text("a table of votes, not a database\n" * 100)
+    with pytest.raises(PaldaError, match="not a palda store"):
+        open_store(path)
+    assert path.read_text().startswith("a table of votes")
+
+
+@pytest.mark.parametrize(
+    "statement", ["CREATE VIEW v AS SELECT 1", "CREATE TRIGGER t AFTER INSERT ON vote BEGIN SELECT 1; END"]
+)
+def test_a_store_with_triggers_or_views_is_refused(tmp_path: Path, statement: str) -> None:
+    open_store(tmp_path / "project.db").close()
+    with sqlite3.connect(tmp_path / "project.db") as connection:
+        connection.execute(statement)
+    connection.close()
+    with pytest.raises(PaldaError, match="triggers or views"):
+        open_store(tmp_path / "project.db")
+
+
+def test_a_missing_folder_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(PaldaError, match="No such file or directory"):
+        open_store(tmp_path / "missing" / "project.db")
+
+
+@pytest.mark.parametrize("address", ["mysql://host/db", "postgresql", "://", "http://example.org"])
+def test_other_addresses_are_refused(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    if "://" not in address:
+        open_store(address).close()  # a plain name is a file
+        assert (tmp_path / address).is_file()
+        return
+    with pytest.raises(PaldaError):
+        open_store(address)
+
+
+def test_the_password_of_an_address_is_not_in_messages() -> None:
+    with pytest.raises(PaldaError) as error:
+        open_store("postgresql://palda:hunter2@127.0.0.1:1/labels")
+    assert "hunter2" not in str(error.value)
+    assert "no database server answers" in str(error.value)
+
+
+def test_a_store_of_an_older_version_is_migrated(store_location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = open_store(store_location)
+    opened.write(add_person("ann"))
+    opened.close()
+    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
+    step = {
+        schema.VERSION - 1: lambda connection: (
+            connection.execute(update(schema.person).values(name="migrated")).rowcount
+        )
+    }
+    monkeypatch.setattr(migrations, "STEPS", step)
+    again = open_store(store_location)
+    assert names(again) == {"migrated"}
+    again.close()
+    open_store(store_location).close()  # once is enough
+
+
+def test_a_failed_migration_changes_nothing(store_location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = open_store(store_location)
+    opened.write(add_person("ann"))
+    opened.close()
+
+    def fail(connection) -> None:
+        connection.execute(update(schema.person).values(name="half"))
+        raise PaldaError("stopped")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "VERSION", schema.VERSION + 1)
+        patched.setattr(migrations, "STEPS", {schema.VERSION - 1: fail})
+        with pytest.raises(PaldaError, match="stopped"):
+            open_store(store_location)
+    again = open_store(store_location)
+    assert names(again) == {"ann"}
+    again.close()
+
+
+def test_a_store_of_a_later_version_is_refused(store_location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_store(store_location).close()
+    monkeypatch.setattr(schema, "VERSION", schema.VERSION - 1)
+    with pytest.raises(PaldaError, match="a later version of palda wrote it"):
+        open_store(store_location)
+
+
+def test_a_backup_taken_while_votes_arrive_is_that_of_one_moment(
+    store: Store, store_location: str, tmp_path: Path
+) -> None:
+    project = {"name": "p", "settings": {}, "created_at": 0.0}
+    store.write(lambda connection: connection.execute(insert(schema.project).values(id=1, **project)).rowcount)
+    stop = threading.Event()
+
+    def label() -> None:
+        while not stop.is_set():
+            store.write(lambda connection: log_event(connection, 1, "test"))
+
+    thread = threading.Thread(target=label)
+    thread.start()
+    try:
+        n_rows = [copies.back_up(store_location, tmp_path / "copy.db", force=True) for _ in range(3)]
+    finally:
+        stop.set()
+        thread.join()
+    assert n_rows == sorted(n_rows)
+    copy = open_store(tmp_path / "copy.db")
+    events = copy.read(lambda connection: connection.execute(select(schema.event.c.position)).scalars().all())
+    head = copy.read(lambda connection: connection.execute(select(schema.log_head.c.position)).scalar_one())
+    copy.close()
+    assert sorted(events) == list(range(1, head + 1))
+
+
+def test_a_backup_can_be_restored_to_either_database_and_numbers_go_on(store_location: str, tmp_path: Path) -> None:
+    source = open_store(tmp_path / "source.db")
+    source.write(add_person("ann"))
+    source.close()
+    copies.back_up(tmp_path / "source.db", tmp_path / "copy.db")
+    if not store_location.startswith("postgresql"):
+        store_location = str(tmp_path / "restored.db")
+    copies.restore(tmp_path / "copy.db", store_location)
+    restored = open_store(store_location)
+    restored.write(add_person("bob"))
+    assert names(restored) == {"ann", "bob"}
+    restored.close()
+    with pytest.raises(PaldaError, match="has projects already"):
+        copies.restore(tmp_path / "copy.db", store_location)
+
+
+def test_backup_refuses_to_overwrite_and_to_copy_what_is_not_there(tmp_path: Path) -> None:
+    open_store(tmp_path / "project.db").close()
+    (tmp_path / "copy.db").write_text("precious")
+    with pytest.raises(PaldaError, match="--force"):
+        copies.back_up(tmp_path / "project.db", tmp_path / "copy.db")
+    with pytest.raises(PaldaError, match="there is no such file"):
+        copies.back_up(tmp_path / "missing.db", tmp_path / "copy2.db")
+    assert (tmp_path / "copy.db").read_text() == "precious"
+
+
+def test_a_full_disk_loses_nothing_and_the_store_works_again(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "project.db")
+    store.write(add_person("ann"))
+
+    def fill(connection) -> None:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")  # SQLite's own "disk is full"
+        for number in range(2000):
+            add_person(f"person {number} " + "x" * 150)(connection)
+
+    with pytest.raises(StoreError, match="the disk is full; free some space"):
+        store.write(fill)
+    store.write(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count = 1000000").scalar())
+    store.write(add_person("bob"))
+    assert names(store) == {"ann", "bob"}
+    store.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
+def test_a_read_only_file_is_one_line(tmp_path: Path) -> None:
+    open_store(tmp_path / "project.db").close()
+    code = (
+        "import os, sys\n"
+        "from palda.live.store import open_store\n"
+        "from palda.errors import PaldaError\n"
+        "import sqlalchemy.dialects.sqlite.pysqlite\n"
+        "if os.geteuid() == 0: os.setuid(65534)\n"
+        "try: open_store(sys.argv[1], as_learner=True)\n"
+        "except PaldaError as error: print(error)\n"
+    )
+    shared = Path("/tmp") / f"palda-read-only-{tmp_path.name}"  # noqa: S108 - a folder that another user may enter
+    shutil.copytree(tmp_path, shared)
+    try:
+        shared.chmod(0o755)
+        (shared / "project.db").chmod(0o444)
+        done = subprocess.run(
+            [sys.executable, "-c", code, shared / "project.db"], capture_output=True, text=True, check=False
+        )
+    finally:
+        shutil.rmtree(shared)
+    assert "read-only" in done.stdout or "cannot be opened" in done.stdout, done.stdout + done.stderr
+    assert done.stdout.count("\n") == 1
