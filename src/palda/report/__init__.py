@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from palda.report.annotator_findings import date_text
 from palda.report.inputs import ReportInputs, report_inputs
 from palda.report.page import render_report, report_parts, write_report
 from palda.report.summaries import FitSummary, crowd_summary, fit_summary
@@ -31,6 +32,7 @@ __all__ = [
     "class_table",
     "copy_table",
     "crowd_summary",
+    "date_text",
     "display_words",
     "fit_summary",
     "label_records",

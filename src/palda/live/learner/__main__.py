@@ -1,0 +1,107 @@
+"""``python -m palda.live.learner``: the learner of a store, until standard input is closed.
+
+The first line of standard input is a JSON object with the address of the store and the options of fits. It is not an
+argument because arguments of a process can be read by everybody on the machine, and an address may hold a password.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from palda.errors import PaldaError
+from palda.io import FileLock
+from palda.live.learner.loop import Learner
+from palda.live.learner.options import FitOptions
+from palda.live.store import open_store
+
+if TYPE_CHECKING:
+    from palda.live.store import Store
+
+_LOCK_KEY = 0x70616C65  # advisory lock of PostgreSQL
+_LOCK_PAUSE = 2.0  # seconds between attempts
+_GRACE_SECONDS = 3.0  # to end after standard input was closed
+
+
+class LearnerLock:
+    """Lets one learner of a store work at a time; another one waits until the first has ended."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._file: FileLock | None = None
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def take(self, stop: threading.Event) -> bool:
+        """Wait for the turn; False if ``stop`` was set first."""
+        while not stop.is_set():
+            if self._try():
+                return True
+            stop.wait(_LOCK_PAUSE)
+        return False
+
+    def _try(self) -> bool:
+        if not self._store.is_sqlite:
+            return self._try_postgresql()
+        path = Path(self._store.url.database or "")
+        try:
+            self._file = FileLock(path.with_name(f"{path.name}.learner.lock"))
+        except BlockingIOError:
+            return False
+        return True
+
+    def _try_postgresql(self) -> bool:
+        """Hold an advisory lock on a connection of its own; if the connection is lost, the process ends."""
+        from sqlalchemy import create_engine, text
+        from sqlalchemy.pool import NullPool
+
+        connection = create_engine(self._store.url, poolclass=NullPool, isolation_level="AUTOCOMMIT").connect()
+        if not connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": _LOCK_KEY}).scalar():
+            connection.close()
+            return False
+
+        def watch() -> None:
+            while True:
+                time.sleep(_LOCK_PAUSE)
+                try:
+                    connection.execute(text("SELECT 1"))
+                except Exception:  # noqa: BLE001 - whatever happened, another learner may have the lock now
+                    sys.stderr.write("the connection to the database was lost\n")
+                    os._exit(1)
+
+        threading.Thread(target=watch, daemon=True).start()
+        return True
+
+
+def main() -> None:
+    """Run the learner; see the module."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the server, which closes standard input
+    order = json.loads(sys.stdin.buffer.readline())
+    stop = threading.Event()
+    threading.Thread(target=_end_with_parent, args=(stop,), daemon=True).start()
+    try:
+        store = open_store(order["url"], as_learner=True)
+        if LearnerLock(store).take(stop):
+            Learner(store, FitOptions(**order["options"])).run(stop)
+    except PaldaError as error:
+        sys.exit(str(error))
+    store.close()
+
+
+def _end_with_parent(stop: threading.Event) -> None:
+    """Stop the loop when standard input is closed; end the process if it does not stop soon."""
+    while os.read(0, 1):
+        pass
+    stop.set()
+    time.sleep(_GRACE_SECONDS)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

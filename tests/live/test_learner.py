@@ -1,0 +1,268 @@
+"""The learner follows the log of a project: posteriors, queues, estimates, completion, and data that are removed."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sqlalchemy")
+
+from tests.live_projects import Newsroom, run
+
+from palda.live.learner import model_files
+from palda.live.learner.fitting import FitProcess, fit_model, read_snapshot
+from palda.live.learner.loop import Learner
+from palda.live.learner.options import FitOptions
+from palda.live.learner.supervisor import LearnerSupervisor
+from palda.live.records import ProjectSettings
+from palda.live.service import documents, labelling, people, projects, results
+
+NEVER = ProjectSettings(target_error=1e-6, gold_share=0.0)
+
+
+@pytest.fixture
+def news(tmp_path: Path) -> Iterator[Newsroom]:
+    room = Newsroom(tmp_path / "news.db", settings=NEVER)
+    yield room
+    room.store.close()
+
+
+def generation(room: Newsroom) -> int:
+    return int(str(room.rows("project")[0]["generation"]))
+
+
+def is_level(room: Newsroom, learner: Learner) -> bool:
+    """Whether the learner has taken in the whole log."""
+    one = learner._projects.get(room.id)
+    return one is not None and one._position >= results.status(room.store, room.id).position and not one._is_changed
+
+
+def fitted(room: Newsroom, n: int = 24) -> Learner:
+    room.label(n)
+    learner = room.learner()
+    run(learner, lambda: generation(room) > 0 and is_level(room, learner))
+    return learner
+
+
+def test_first_fit_waits_for_ten_documents(news: Newsroom) -> None:
+    news.label(9)
+    learner = news.learner()
+    for _ in range(3):
+        learner.step()
+    assert generation(news) == 0
+    news.label(3)
+    learner._projects[news.id]._fit_at = 0.0
+    run(learner, lambda: generation(news) == 1)
+
+
+def test_posteriors_are_those_of_a_fit_to_the_same_votes(news: Newsroom) -> None:
+    fitted(news)
+    data = news.store.read(lambda connection: read_snapshot(connection, news.id))
+    model, _ = fit_model(data, FitOptions(jobs=1))
+    stored = {row.document: row.probabilities for row in results.consensus(news.store, news.id)}
+    for name, expected in zip(model.doc_ids_, model.consensus_, strict=True):
+        np.testing.assert_allclose(list(stored[name].values()), expected, atol=1e-6)
+
+
+def test_a_vote_changes_the_posterior_of_its_document_and_the_annotator(news: Newsroom) -> None:
+    learner = fitted(news)
+    task = news.task(0)
+    before, estimate = news.posteriors()[task.document_id], news.rows("annotator_estimate")
+    news.answer(0, task)
+    run(learner, lambda: is_level(news, learner) and news.rows("annotator_estimate") != estimate)
+    assert generation(news) == 1
+    assert not np.array_equal(news.posteriors()[task.document_id], before)
+    row = next(row for row in news.rows("posterior") if row["document_id"] == task.document_id)
+    assert row["position"] == results.status(news.store, news.id).position
+    n_votes = [dict(row["estimate"])["n_votes"] for row in (estimate[0], news.rows("annotator_estimate")[0])]
+    assert n_votes[1] == n_votes[0] + 4
+
+
+def test_a_withdrawn_vote_brings_the_posterior_back(news: Newsroom) -> None:
+    learner = fitted(news)
+    task = news.task(0)
+    before = news.posteriors()[task.document_id]
+    news.answer(0, task)
+    run(learner, lambda: is_level(news, learner))
+    labelling.undo(news.store, news.people[0], news.id, "undo-1")
+    run(learner, lambda: is_level(news, learner))
+    np.testing.assert_allclose(news.posteriors()[task.document_id], before, atol=0.01)  # rates differ a little
+
+
+def test_a_decision_becomes_a_known_label(news: Newsroom) -> None:
+    learner = fitted(news)
+    document = results.doubtful(news.store, news.id)[0].document_id
+    labels = [label.id for label in projects.project(news.store, news.id).labels]
+    results.adjudicate(news.store, news.owner, news.id, document, dict(zip(labels, (1, 0, 1, 0), strict=True)))
+    run(learner, lambda: is_level(news, learner))
+    assert news.posteriors()[document].tolist() == [1, 0, 1, 0]
+    assert generation(news) == 1
+    documents.set_gold(news.store, news.id, document, {})
+    learner._projects[news.id]._fit_at = 0.0
+    run(learner, lambda: generation(news) == 2)
+    assert news.posteriors()[document].tolist() != [1, 0, 1, 0]
+
+
+def test_queues_hold_what_nobody_has_answered_or_holds(news: Newsroom) -> None:
+    learner = fitted(news)
+    for who in (0, 1, 2) * 4:
+        task = news.task(who)
+        news.answer(who, task)
+        learner.step()
+        taken = {(row["person_id"], row["document_id"]) for row in news.rows("answer") + news.rows("lease")}
+        queued = [(row["person_id"], row["document_id"]) for row in news.rows("queue")]
+        assert not taken & set(queued)
+        assert len(set(queued)) == len(queued)
+    run(learner, lambda: len({row["person_id"] for row in news.rows("queue")}) == 3)
+
+
+def test_paused_annotators_get_no_documents(news: Newsroom) -> None:
+    learner = fitted(news)
+    run(learner, lambda: len({row["person_id"] for row in news.rows("queue")}) == 3)
+    paused = news.people[1].person_id
+    people.set_paused(news.store, news.id, paused, is_paused=True)
+    run(learner, lambda: paused not in {row["person_id"] for row in news.rows("queue")})
+
+
+def test_a_new_learner_continues_where_the_last_one_ended(news: Newsroom) -> None:
+    learner = fitted(news)
+    news.label(3)
+    run(learner, lambda: is_level(news, learner))
+    before = news.posteriors()
+    again = news.learner()
+    run(again, lambda: is_level(news, again))
+    assert generation(news) == 1
+    for document, probabilities in news.posteriors().items():
+        np.testing.assert_allclose(probabilities, before[document], atol=0.02)
+    news.label(1)
+    run(again, lambda: is_level(news, again))
+
+
+def test_an_unfinished_fit_leaves_nothing_behind(news: Newsroom, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = fitted(news)
+    n_rows = len(news.rows("posterior"))
+
+    def fail(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    news.label(9)
+    learner._projects[news.id]._fit_at = 0.0
+    monkeypatch.setattr(model_files, "write_posteriors", fail)
+    with pytest.raises(KeyboardInterrupt):
+        run(learner, lambda: False)
+    monkeypatch.undo()
+    again = news.learner()
+    run(again, lambda: is_level(news, again))
+    assert len(news.rows("posterior")) == n_rows
+    assert {row["generation"] for row in news.rows("model_file")} == {1}
+
+
+def test_an_erased_annotator_disappears_from_the_model(news: Newsroom) -> None:
+    learner = fitted(news)
+    people.erase(news.store, news.owner, news.id, news.people[2].person_id)
+    assert not news.rows("model_file")
+    run(learner, lambda: generation(news) == 2 and is_level(news, learner))
+    content = b"".join(bytes(row["content"]) for row in sorted(news.rows("model_file"), key=lambda row: row["part"]))  # type: ignore[arg-type,return-value]
+    members = zipfile.ZipFile(io.BytesIO(content))
+    assert not any(b"annotator-2" in members.read(name) for name in members.namelist())
+    assert {row["person_id"] for row in news.rows("annotator_estimate")} == {one.person_id for one in news.people[:2]}
+
+
+def test_a_fit_that_has_seen_an_erased_annotator_is_dropped(news: Newsroom) -> None:
+    learner = fitted(news)
+    news.label(9)
+    one = learner._projects[news.id]
+    one._fit = one._start_fit(news.id)
+    people.erase(news.store, news.owner, news.id, news.people[2].person_id)
+    one._poll_fit()
+    assert generation(news) == 1
+    assert not news.rows("model_file")
+    run(learner, lambda: generation(news) == 2)
+
+
+def test_a_class_that_is_added_later_gets_into_the_model(news: Newsroom) -> None:
+    learner = fitted(news)
+    added = projects.add_label(news.store, news.id, "new class", "")
+    run(learner, lambda: generation(news) == 2)
+    assert news.rows("fit")[-1]["label_ids"][-1] == added.id  # type: ignore[index]
+    assert all(len(probabilities) == 5 for probabilities in news.posteriors().values())
+    news.label(3)
+    run(learner, lambda: is_level(news, learner))
+
+
+def test_new_documents_get_into_the_model(news: Newsroom) -> None:
+    learner = fitted(news)
+    news.add([documents.DocumentRow("another", "wheat prices fell")])
+    run(learner, lambda: generation(news) == 2)
+    assert len(news.posteriors()) == 21
+
+
+def test_a_deleted_document_is_not_assigned(news: Newsroom) -> None:
+    learner = fitted(news)
+    run(learner, lambda: len(news.rows("queue")) > 0)
+    gone = news.rows("queue")[0]["document_id"]
+    documents.delete_document(news.store, news.id, int(str(gone)))
+    run(learner, lambda: generation(news) == 2 and is_level(news, learner))
+    assert gone not in {row["document_id"] for row in news.rows("queue") + news.rows("posterior")}
+
+
+def test_the_project_is_complete_when_the_target_is_met(news: Newsroom) -> None:
+    learner = fitted(news, 45)
+    assert not news.rows("project")[0]["is_complete"]
+    projects.change(news.store, news.id, settings={"target_error": 0.4})
+    run(learner, lambda: bool(news.rows("project")[0]["is_complete"]))
+    assert not news.rows("queue")
+    assert labelling.next_task(news.store, news.people[0], news.id) == labelling.NoTask("complete")
+    projects.change(news.store, news.id, settings={"target_error": 1e-6})
+    run(learner, lambda: not news.rows("project")[0]["is_complete"] and bool(news.rows("queue")))
+
+
+def test_a_failed_fit_is_noted_and_repeated(news: Newsroom) -> None:
+    news.label(24)
+    fits = iter([FitProcess(news.url, 999, FitOptions())])
+    learner = Learner(news.store, FitOptions(), lambda _: next(fits))
+
+    def state() -> dict[str, object]:
+        learner._beat_at = 0.0
+        return next(iter(news.rows("learner_state")), {})
+
+    run(learner, lambda: state().get("activity") == "failed")
+    assert str(state()["message"]).startswith("the fit failed:")
+    assert state()["n_failures"] == 1
+    one = learner._projects[news.id]
+    one._start_fit, one._fit_at = news.learner()._start_fit, 0.0
+    run(learner, lambda: generation(news) == 1 and state()["activity"] == "waiting")
+
+
+@pytest.mark.slow
+def test_a_killed_learner_is_noted_and_started_again(news: Newsroom) -> None:
+    news.label(24)
+    supervisor = LearnerSupervisor(news.url, FitOptions(jobs=1))
+    supervisor.start()
+    try:
+        _wait(lambda: generation(news) == 1)
+        first = supervisor.process_id
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        _wait(lambda: news.rows("learner_state")[0]["activity"] == "failed")
+        assert "signal 9" in str(news.rows("learner_state")[0]["message"])
+        _wait(lambda: news.rows("learner_state")[0]["activity"] != "failed")
+        assert supervisor.process_id != first
+    finally:
+        supervisor.stop()
+    assert supervisor.process_id is None
+
+
+def _wait(until: object, seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not until():  # type: ignore[operator]
+        assert time.monotonic() < end
+        time.sleep(0.05)
