@@ -4,12 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.live.world import Served, World, make_world, serving
+from tests.live.world import MANY, Served, World, make_world, serving
 
 from palda.live.web import create_app
-from palda.live.web.limits import Limits
-
-MANY = Limits(requests_per_second=1e6, request_burst=1_000_000, failures_per_second=1e6, failure_burst=1_000_000)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import httpx
 from fastapi import FastAPI
@@ -15,7 +14,11 @@ from fastapi import FastAPI
 from palda.live.records import Actor, Role
 from palda.live.service import access, documents, people, projects
 from palda.live.store import Store, open_store
+from palda.live.web.limits import Limits
 from palda.live.web.running import Server, listen
+
+MANY = Limits(requests_per_second=1e6, request_burst=1_000_000, failures_per_second=1e6, failure_burst=1_000_000)
+"""Rates that no test reaches."""
 
 TEXTS = ["the match ended in a draw", "the court heard a witness", "shares fell again", "a goal in the last minute"]
 
@@ -113,8 +116,7 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def client(url: str, token: str | None = None, **options: Any) -> httpx.Client:
+def client(url: str, token: str | None = None, headers: dict[str, str] | None = None) -> httpx.Client:
     """A client of the API."""
-    return httpx.Client(
-        base_url=url, headers={} if token is None else bearer(token), trust_env=False, timeout=20, **options
-    )
+    sent = {} if token is None else bearer(token)
+    return httpx.Client(base_url=url, headers=sent | (headers or {}), trust_env=False, timeout=20)

@@ -221,9 +221,7 @@ def _join_form(request: Request, actor: Actor | None, **values: Any) -> HTMLResp
     with sign_in(request):
         invitation = access.invitation(Web.of(request).store, request.path_params["token"])
     values = {"problem": None, "given_name": "", **values}
-    page = _render(
-        request, "join.html", actor, invitation=invitation, session_days=access.SESSION_DAYS, **values
-    )
+    page = _render(request, "join.html", actor, invitation=invitation, session_days=access.SESSION_DAYS, **values)
     page.headers["Referrer-Policy"] = "same-origin"  # otherwise browsers send the form without its origin
     return page
 
