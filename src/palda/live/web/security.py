@@ -56,6 +56,7 @@ HEADERS = {
 
 Allowed = Literal["admin", "annotator", "viewer", "owner"]
 
+_MAX_PATH = 2000
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,200}")
 _JOIN_PATH = re.compile(r"(?<=^/join/).*", re.DOTALL)
 
@@ -259,9 +260,9 @@ class Shield:
                 message["headers"] = [*message["headers"], *(pair for pair in self._headers if pair[0] not in present)]
             await send(message)
 
-        if not self._is_allowed_host(scope):
-            detail = "the header Host is not a name of this server: palda serve --host-name adds one"
-            await JSONResponse({"detail": detail}, 400)(scope, receive, send_with_headers)
+        refused = self._refusal(scope)
+        if refused is not None:
+            await refused(scope, receive, send_with_headers)
             return
         body = scope["palda.body"] = BodyLimit(receive, self._max_body_bytes)
         try:
@@ -274,6 +275,10 @@ class Shield:
             detail = f"internal error {error_id}: the server's log says more"
             await JSONResponse({"detail": detail}, 500)(scope, receive, send_with_headers)
 
-    def _is_allowed_host(self, scope: Scope) -> bool:
+    def _refusal(self, scope: Scope) -> Response | None:
         hosts = Headers(scope=scope).getlist("host")
-        return len(hosts) == 1 and ("*" in self._hosts or re.sub(r":\d*$", "", hosts[0]).lower() in self._hosts)
+        if len(hosts) != 1 or not ("*" in self._hosts or re.sub(r":\d*$", "", hosts[0]).lower() in self._hosts):
+            return JSONResponse({"detail": "the header Host is not a name of this server"}, 400)
+        if len(scope["path"]) > _MAX_PATH:
+            return JSONResponse({"detail": "the address is too long"}, 414)
+        return None
