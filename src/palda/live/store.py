@@ -226,9 +226,9 @@ def log_event(connection: Connection, project_id: int, kind: str, **details: Any
 
 
 def _engine(url: URL, *, writes: bool) -> Engine:
+    if url.get_backend_name() == "sqlite":
+        return _sqlite_engine(url, writes=writes)
     try:
-        if url.get_backend_name() == "sqlite":
-            return _sqlite_engine(url, writes=writes)
         pool = {"pool_size": 1, "max_overflow": 0} if writes else {"pool_size": 10, "max_overflow": 40}
         connect: dict[str, Any] = {"connect_timeout": 10}
         if not writes:
