@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -182,6 +183,7 @@ def _dashboard_page(request: Request) -> Response:
         actor,
         project,
         status_json=_json(asdict(results.status(store, project.id))),
+        now=time.time(),
         people_json=_records(people.members(store, project.id)),
         exports=[(name, text) for name, text, for_admins in _EXPORTS if is_admin or not for_admins],
     )

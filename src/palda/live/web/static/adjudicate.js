@@ -78,6 +78,7 @@ function draw() {
   const state = known ? ", decided" : gold.length ? ", has known labels" : "";
   setText(byId("place"), `${position + 1} of the ${documents.length} most doubtful: ${one.expected_wrong.toFixed(1)} labels are expected to be wrong${state}`);
   drawToggles(toggles, labels, new Set(chosen), new Map(labels.map((label) => [label.id, label.id in one.probabilities ? percent(one.probabilities[label.id], 0) : ""])));
+  byId("decision").classList.toggle("many", labels.length > 14);
   setText(byId("document-name"), `Document ${one.document}`);
   setText(byId("text"), one.text);
   drawVotes(one);

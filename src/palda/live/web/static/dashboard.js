@@ -10,8 +10,9 @@ const main = byId("content");
 const projectId = main.dataset.project;
 const isAdmin = main.dataset.role === "admin";
 const DETAILS_PAUSE_MS = 2000; // between requests for people and contested documents
-const LOST_AFTER_MS = 45000; // the server sends something at least every 15 seconds
+const QUIET_MS = 20000; // after so long without an event the status is asked for
 const LEARNER_LATE_S = 60;
+const clockShift = Number(main.dataset.now) - Date.now() / 1000; // the server's clock minus this one
 
 let status = JSON.parse(main.dataset.status);
 let drawnPosition = null; // of the contested documents on the page
@@ -91,14 +92,14 @@ const ACTIVITIES = { waiting: "The learner waits for votes.", fitting: "The lear
 
 function drawLearner() {
   const { learner } = status;
-  const late = learner ? Date.now() / 1000 - learner.heartbeat_at : 0;
+  const late = learner ? Date.now() / 1000 + clockShift - learner.heartbeat_at : 0;
   const hasFailed = Boolean(learner) && (learner.activity === "failed" || late > LEARNER_LATE_S);
   byId("learner-problem").hidden = !hasFailed;
   if (hasFailed) setText(byId("learner-message"), learner.activity === "failed" ? `${learner.message || "It gave no reason."}${learner.n_failures > 1 ? ` It has failed ${learner.n_failures} times.` : ""}` : `It has given no sign for ${plural(late / 60, "minute")}.`);
   let text = "The learner has not started yet.";
   if (learner) {
-    const behind = status.estimate_position === null ? null : status.position - status.estimate_position;
-    text = `${ACTIVITIES[learner.activity] ?? learner.activity}${behind ? ` ${plural(behind, "entry", "entries")} of the log ${Math.round(behind) === 1 ? "is" : "are"} not in the estimate yet.` : ""}`;
+    const behind = status.n_votes - (status.estimate?.n_votes ?? 0);
+    text = `${ACTIVITIES[learner.activity] ?? learner.activity}${behind > 0 ? ` ${plural(behind, "vote")} ${behind === 1 ? "is" : "are"} not in the estimate yet.` : ""}`;
   }
   setText(byId("learner-state"), text);
 }
@@ -190,6 +191,18 @@ function connect() {
   });
 }
 
+// A quiet stream may be a broken one, and a learner that is gone sends no event.
+async function checkQuiet() {
+  if (document.hidden || Date.now() - heardAt < QUIET_MS) return;
+  heardAt = Date.now();
+  try {
+    draw(await send("GET", projectPath(projectId, "/status")));
+    if (source.readyState === EventSource.OPEN) connected(true);
+  } catch (error) {
+    if (error.isTemporary) connected(false);
+  }
+}
+
 // Actions
 
 async function act(work) {
@@ -229,7 +242,7 @@ draw(status);
 drawPeople(JSON.parse(main.dataset.people), isAdmin);
 if (isAdmin) loadDetails();
 connect();
-setInterval(() => { if (Date.now() - heardAt > LOST_AFTER_MS && !document.hidden) { connected(false); heardAt = Date.now(); connect(); } }, 5000);
+setInterval(checkQuiet, 5000);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) { detailsSoon(); if (source.readyState === EventSource.CLOSED) connect(); } });
 window.addEventListener("pagehide", () => source?.close());
 window.addEventListener("pageshow", (event) => { if (event.persisted) connect(); });

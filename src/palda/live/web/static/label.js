@@ -113,6 +113,7 @@ async function show(next) {
   const shown = next.label_ids.map((id) => labels.get(id)).filter(Boolean);
   const before = Object.entries(next.votes ?? {}).filter(([, value]) => value === 1).map(([id]) => Number(id));
   drawToggles(toggles, shown, new Set(draftOf(next.document_id) ?? before));
+  byId("answer").classList.toggle("many", shown.length > 14);
   const isPart = shown.length < labels.size;
   setText(byId("question"), isPart ? "Which of these classes apply?" : "Which classes apply?");
   setText(byId("mode"), isPart ? `Only ${plural(shown.length, "class", "classes")} of ${labels.size} ${shown.length === 1 ? "is" : "are"} asked for on this document.` : "");

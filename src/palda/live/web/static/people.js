@@ -16,36 +16,33 @@ function emptyRow(person) {
   const buttons = element("div", { class: "row-buttons" },
     element("button", { type: "button", class: "small", "data-act": "pause" }),
     element("button", { type: "button", class: "small", "data-act": "manage", "aria-label": `Manage ${person.name}` }, "Manage"));
-  return element("tr", { id: `person-${person.person_id}`, "data-person": person.person_id },
-    element("th", { scope: "row" }, element("span", { class: "name", dir: "auto" }), element("span", { class: "hint" }), element("span", { class: "alarm" })),
-    element("td", { class: "interval" }),
-    element("td", {}, element("span", { class: "verdict" })),
-    element("td", { class: "number" }),
-    element("td", { class: "number" }),
-    element("td", {}),
-    isAdmin && element("td", {}, buttons));
+  const cell = (title, kind = null) => element("td", { role: "cell", class: kind, "data-title": title }, element("span", { class: "value" }));
+  return element("tr", { role: "row", id: `person-${person.person_id}`, "data-person": person.person_id },
+    element("th", { role: "rowheader", scope: "row" }, element("span", { class: "name", dir: "auto" }), element("span", { class: "hint" }), element("span", { class: "alarm" })),
+    cell("Quality"), cell("Verdict"), cell("Votes", "number"), cell("Seconds per document", "number"), cell("Last seen"),
+    isAdmin && element("td", { role: "cell" }, buttons));
 }
 
 function drawInterval(cell, estimate) {
   const key = estimate ? `${estimate.quality} ${estimate.quality_low} ${estimate.quality_high}` : "";
   if (cell.dataset.drawn === key) return;
   cell.dataset.drawn = key;
-  cell.className = `interval ${verdictClass(estimate)}`;
+  cell.className = `value interval ${verdictClass(estimate)}`;
   cell.replaceChildren(...(estimate
     ? [intervalDrawing(estimate.quality, estimate.quality_low, estimate.quality_high), `${estimate.quality.toFixed(2)} (${estimate.quality_low.toFixed(2)}–${estimate.quality_high.toFixed(2)})`]
     : ["–"]));
 }
 
 function fillRow(row, person) {
-  const [name, quality, verdict, votes, seconds, seen] = row.cells;
-  const [title, role, alarm] = name.children;
+  const [title, role, alarm] = row.cells[0].children;
+  const [quality, verdict, votes, seconds, seen] = row.querySelectorAll(".value");
   row.classList.toggle("is-paused", person.is_paused);
   setText(title, person.name);
   setText(role, [person.role === "annotator" ? "" : ` ${person.role}`, person.is_paused ? " paused" : ""].join(""));
   setText(alarm, (person.estimate?.alarms ?? []).join("; "));
   drawInterval(quality, person.estimate);
-  verdict.firstChild.className = `verdict ${verdictClass(person.estimate)}`;
-  setText(verdict.firstChild, person.estimate?.verdict ?? "no votes");
+  verdict.className = `value verdict ${verdictClass(person.estimate)}`;
+  setText(verdict, person.estimate?.verdict ?? "no votes");
   setText(votes, whole(person.n_documents));
   setText(seconds, person.median_seconds === null ? "–" : person.median_seconds.toFixed(person.median_seconds < 10 ? 1 : 0));
   setText(seen, person.last_seen_at === null ? "never" : ago(Date.now() / 1000 - person.last_seen_at));

@@ -8,10 +8,7 @@ const form = byId("create");
 let created = null; // the project, if only its documents are missing
 
 function readClasses() {
-  return form.elements.classes.value.split("\n").map((line) => line.trim()).filter(Boolean).map((line) => {
-    const colon = line.indexOf(": ");
-    return colon < 0 ? { name: line } : { name: line.slice(0, colon).trim(), description: line.slice(colon + 2).trim() };
-  });
+  return form.elements.classes.value.split("\n").map((line) => line.trim()).filter(Boolean);
 }
 
 function problem(text) {
@@ -22,7 +19,7 @@ function problem(text) {
 
 form.elements.classes.addEventListener("input", () => {
   const classes = readClasses();
-  setText(byId("classes-read"), classes.length ? `${plural(classes.length, "class", "classes")}: ${classes.map((one) => one.name).join(" · ")}` : "");
+  setText(byId("classes-read"), classes.length ? `${plural(classes.length, "class", "classes")}: ${classes.join(" · ")}` : "");
 });
 
 form.addEventListener("submit", async (event) => {
