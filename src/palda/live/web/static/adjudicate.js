@@ -57,7 +57,7 @@ function drawVotes(one) {
 function drawWords(one) {
   const rows = columnsOf(one).filter((label) => one.words[label.id]?.length).map((label) => element("div", {},
     element("dt", { dir: "auto" }, label.name),
-    element("dd", {}, ...one.words[label.id].slice(0, 8).map(([word, odds]) => element("span", { class: `chip ${odds > 0 ? "for" : "against"}`, dir: "auto" }, `${odds > 0 ? "+" : "−"} ${word}`)))));
+    element("dd", {}, ...one.words[label.id].slice(0, 8).flatMap(([word, odds]) => [element("span", { class: `chip ${odds > 0 ? "for" : "against"}`, dir: "auto" }, `${odds > 0 ? "+" : "−"} ${word}`), " "]))));
   byId("words-section").hidden = rows.length === 0;
   byId("words").replaceChildren(...rows);
 }

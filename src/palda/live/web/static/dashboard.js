@@ -125,7 +125,7 @@ function drawContested(documents) {
         element("a", { class: "name", href: `/projects/${projectId}/adjudicate?document=${one.document_id}`, dir: "auto" }, one.document),
         element("span", { class: "hint" }, `${one.expected_wrong.toFixed(1)} wrong`)),
       element("div", { class: "start", dir: "auto" }, one.text.slice(0, 200)),
-      ...doubtful.map(([id, share]) => element("span", { class: "chip" }, `${labels.get(id) ?? id} ${percent(share, 0)}`)));
+      ...doubtful.flatMap(([id, share]) => [element("span", { class: "chip" }, `${labels.get(id) ?? id} ${percent(share, 0)}`), " "]));
   }));
 }
 
