@@ -85,11 +85,19 @@ class Targets:
             if draw.random() < 0.85:
                 case.path_parameters[name] = known[name]
         if isinstance(case.body, dict) and draw.random() < 0.8:
-            if isinstance(case.body.get("document_id"), int):
-                case.body["document_id"] = draw.choice(found)
-            for field in ("votes", "labels"):
-                if isinstance(case.body.get(field), dict) and draw.random() < 0.8:
-                    case.body[field] = {str(label): draw.randrange(2) for label in world.label_ids}
+            self._aim_body(case.body, found)
+        elif case.media_type == "text/csv" and draw.random() < 0.3:
+            case.body = f"id,text\nrow {draw.randrange(99)},some words\n"
+
+    def _aim_body(self, body: dict[str, Any], found: list[int]) -> None:
+        world, draw = self.world, self.random
+        if isinstance(body.get("document_id"), int):
+            body["document_id"] = draw.choice(found)
+            if body.get("kind") in {"skip", "cannot_tell"}:
+                body["votes"] = {}
+        for field in ("votes", "labels"):
+            if isinstance(body.get(field), dict) and body.get("kind", "votes") == "votes":
+                body[field] = {str(label): draw.randrange(2) for label in world.label_ids}
 
     def send(self, case: Any, who: str, session: requests.Session) -> None:
         """Send a request and check its answer."""
