@@ -11,7 +11,7 @@ import pytest
 from starlette.routing import Mount, Route
 from tests.live.world import Served, World, bearer, client
 
-from palda.live.service import projects
+from palda.live.service import access, projects
 from palda.live.web import create_app
 from palda.live.web.api import OPERATIONS
 
@@ -88,16 +88,33 @@ TABLE = [
     Entry("GET", "/projects/{project_id}/exports/{export}", WATCHING),
 ]
 
+PAGES = [
+    Entry("GET", "/", SIGNED_IN, 303),
+    Entry("GET", "/join/{token}", None),
+    Entry("POST", "/join/{token}", None, 303, takes_away=True),
+    Entry("GET", "/projects", SIGNED_IN),
+    Entry("GET", "/projects/{project_id}", MEMBERS, 303),
+    Entry("GET", "/projects/{project_id}/label", LABELLING),
+    Entry("GET", "/projects/{project_id}/dashboard", WATCHING),
+    Entry("GET", "/projects/{project_id}/adjudicate", ADMINS),
+    Entry("GET", "/projects/{project_id}/settings", ADMINS),
+]
+
 
 def _path(entry: Entry, world: World) -> str:
     """Path with ids of things that exist."""
-    return PREFIX + entry.path.format(
+    return (PREFIX if entry in TABLE else "") + entry.path.format(
         project_id=_project(entry, world),
         document_id=world.new_document() if "{document_id}" in entry.path else 0,
         person_id=world.new_person() if "{person_id}" in entry.path else 0,
         import_id=1,
         export="labels.csv",
+        token=_invitation(world) if "{token}" in entry.path else "",
     )
+
+
+def _invitation(world: World) -> str:
+    return access.invite(world.store, world.owner, world.project, "annotator", "the annotator")
 
 
 def _project(entry: Entry, world: World) -> int:
@@ -131,12 +148,12 @@ def _check(entry: Entry, world: World, url: str) -> None:
     assert seen == {who: _expected(entry, who) for who in seen}
 
 
-@pytest.mark.parametrize("entry", [entry for entry in TABLE if not entry.takes_away], ids=str)
+@pytest.mark.parametrize("entry", [entry for entry in [*TABLE, *PAGES] if not entry.takes_away], ids=str)
 def test_each_route_lets_in_only_the_roles_of_the_table(entry: Entry, shared: Served) -> None:
     _check(entry, shared.world, shared.url)
 
 
-@pytest.mark.parametrize("entry", [entry for entry in TABLE if entry.takes_away], ids=str)
+@pytest.mark.parametrize("entry", [entry for entry in [*TABLE, *PAGES] if entry.takes_away], ids=str)
 def test_each_route_that_takes_away_lets_in_only_the_roles_of_the_table(entry: Entry, world: World, url: str) -> None:
     _check(entry, world, url)
 
@@ -144,18 +161,19 @@ def test_each_route_that_takes_away_lets_in_only_the_roles_of_the_table(entry: E
 def test_the_table_has_every_route_of_the_application_and_of_the_openapi_document(world: World) -> None:
     app = create_app(world.store)
     listed = {(entry.method, PREFIX + entry.path) for entry in TABLE}
+    pages = {(entry.method, entry.path) for entry in PAGES}
     routes = {
-        (method, route.path)
+        (method, route.path.replace(":int}", "}"))
         for route in app.routes
-        if isinstance(route, Route) and route.path.startswith("/api")
+        if isinstance(route, Route)
         for method in route.methods or ()
         if method != "HEAD"
     }
-    others = [route for route in app.routes if not isinstance(route, (Route, Mount))]
     described = {(method.upper(), path) for path, methods in app.openapi()["paths"].items() for method in methods}
-    assert routes == listed
+    assert routes == listed | pages
     assert described == listed - {("GET", f"{PREFIX}/openapi.json")}
-    assert others == []
+    assert [route.path for route in app.routes if isinstance(route, Mount)] == ["/static"]
+    assert [route for route in app.routes if not isinstance(route, (Route, Mount))] == []
 
 
 def test_roles_of_the_operations_are_those_of_the_table() -> None:

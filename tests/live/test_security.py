@@ -308,9 +308,10 @@ def test_ids_that_are_no_ids_are_refused(project_id: str, shared: Served) -> Non
         assert api.get(f"{documents}?after={project_id}").status_code == (200 if project_id == "0" else 422)
 
 
-def test_a_path_that_is_too_long_is_refused(shared: Served) -> None:
+def test_an_address_that_is_too_long_is_refused(shared: Served) -> None:
     with client(shared.url) as api:
         assert api.get(f"/projects/{'9' * 5000}/label").status_code == 414
+        assert api.get(f"/projects/1/adjudicate?document={'9' * 5000}").status_code == 414
 
 
 def test_strangers_learn_nothing_about_the_body_that_they_send(shared: Served) -> None:

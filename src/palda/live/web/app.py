@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +21,7 @@ from palda.live.service.results import status
 from palda.live.web.api import OPERATIONS
 from palda.live.web.events import EventHub, status_marker
 from palda.live.web.limits import Limits, TokenBuckets
+from palda.live.web.pages import add_pages
 from palda.live.web.security import COOKIE, LOOPBACK_HOSTS, Shield, Web
 
 if TYPE_CHECKING:
@@ -94,8 +93,7 @@ def create_app(
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     for kind in (PaldaError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _refuse)
-    if importlib.util.find_spec("palda.live.web.pages") is not None:
-        importlib.import_module("palda.live.web.pages").add_pages(app)
+    add_pages(app)
     app.add_middleware(Shield, allowed_hosts=allowed_hosts, max_body_bytes=limits.body_bytes)
     return app
 
@@ -123,7 +121,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     if code == 429:
         headers["Retry-After"] = "1"
-    if not request.url.path.startswith("/api/") and hasattr(request.app.state, "error_page"):
+    if not request.url.path.startswith("/api/"):
         page: Response = request.app.state.error_page(request, code, detail)
         page.headers.update(headers)
         return page

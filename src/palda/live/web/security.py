@@ -56,7 +56,7 @@ HEADERS = {
 
 Allowed = Literal["admin", "annotator", "viewer", "owner"]
 
-_MAX_PATH = 2000
+_MAX_ADDRESS = 2000  # characters
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,200}")
 _JOIN_PATH = re.compile(r"(?<=^/join/).*", re.DOTALL)
 
@@ -279,6 +279,6 @@ class Shield:
         hosts = Headers(scope=scope).getlist("host")
         if len(hosts) != 1 or not ("*" in self._hosts or re.sub(r":\d*$", "", hosts[0]).lower() in self._hosts):
             return JSONResponse({"detail": "the header Host is not a name of this server"}, 400)
-        if len(scope["path"]) > _MAX_PATH:
+        if len(scope["path"]) + len(scope["query_string"]) > _MAX_ADDRESS:
             return JSONResponse({"detail": "the address is too long"}, 414)
         return None

@@ -1,0 +1,171 @@
+"""The API keeps to its OpenAPI document: requests that Schemathesis draws from it get no other answers."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from tests.live.world import MANY, World, add_documents, bearer, make_world, serving
+
+from palda.live.errors import ConflictError
+from palda.live.service import access, documents, exports, people, projects
+from palda.live.web import create_app
+from palda.live.web.events import EventHub, status_marker
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+WHO = ["owner"] * 8 + ["admin", "annotator", "viewer", "admin of another project", "expired", "nobody"]
+
+
+class _FirstEvents(EventHub):
+    """Streams that end after their first part, so that a client can read them whole."""
+
+    async def _parts(self, watch: Any, check: Callable[[], object]) -> AsyncIterator[bytes]:
+        async for part in super()._parts(watch, check):
+            yield part
+            return
+
+
+class Targets:
+    """Requests of Schemathesis with ids of things that exist, so that they reach more than "not found"."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world = world
+        self.random = random.Random(seed)  # noqa: S311 - no secret
+        self.person = world.new_person()
+        self.statuses: Counter[tuple[str, int]] = Counter()
+
+    def restore(self) -> None:
+        """Bring back what requests have deleted."""
+        world = self.world
+        if world.project not in {one.id for one in projects.projects_of(world.store, world.owner)}:
+            made = projects.create(world.store, world.owner, "First", ["crime", "sport"])
+            world.project, world.label_ids = made.id, [label.id for label in made.labels]
+            for name, role in (("annotator", "annotator"), ("viewer", "viewer"), ("admin", "admin")):
+                world.n_made += 1
+                world.add_person(f"{name} {world.n_made}", role, made.id)  # type: ignore[arg-type]
+                world.tokens[name] = world.tokens[f"{name} {world.n_made}"]
+        if not documents.documents(world.store, world.project, limit=1):
+            add_documents(world.store, world.project, ["one", "two", "three"])
+        if self.person not in {one.person_id for one in people.members(world.store, world.project)}:
+            self.person = world.new_person()
+
+    def aim(self, case: Any) -> None:
+        """Replace some ids by those that exist."""
+        world, draw = self.world, self.random
+        found = [one.id for one in documents.documents(world.store, world.project, limit=20)]
+        known = {
+            "project_id": world.project,
+            "document_id": draw.choice(found),
+            "person_id": self.person,
+            "import_id": 1,
+        }
+        for name in set(case.path_parameters or {}) & set(known):
+            if draw.random() < 0.85:
+                case.path_parameters[name] = known[name]
+        if isinstance(case.body, dict) and draw.random() < 0.8:
+            self._aim_body(case.body, found)
+        elif case.media_type == "text/csv" and draw.random() < 0.3:
+            case.body = f"id,text\nrow {draw.randrange(99)},some words\n"
+
+    def _aim_body(self, body: dict[str, Any], found: list[int]) -> None:
+        world, draw = self.world, self.random
+        if isinstance(body.get("document_id"), int):
+            body["document_id"] = draw.choice(found)
+            if body.get("kind") in {"skip", "cannot_tell"}:
+                body["votes"] = {}
+        for field in ("votes", "labels"):
+            if isinstance(body.get(field), dict) and body.get("kind", "votes") == "votes":
+                body[field] = {str(label): draw.randrange(2) for label in world.label_ids}
+
+    def send(self, case: Any, who: str, session: requests.Session) -> None:
+        """Send a request and check its answer."""
+        token = self.world.tokens.get(who)
+        if case.method == "DELETE" and case.path.endswith("/session") and who == "owner":
+            token = access.create_api_token(self.world.store, self.world.owner, self.world.owner.person_id)
+        case.cookies = {}
+        answer = case.call(session=session, headers={} if token is None else bearer(token))
+        self.statuses[f"{case.method} {case.path}", answer.status_code] += 1
+        case.validate_response(answer, checks=CHECKS)
+        if who == "owner":
+            case.validate_response(answer, checks=[negative_data_rejection])
+
+
+def exercise(world: World, url: str, n_examples: int, start: int) -> Counter[tuple[str, int]]:
+    """Send requests for every operation; returns how often each status was answered."""
+    targets = Targets(world, start)
+    schema = schemathesis.openapi.from_url(f"{url}/api/v1/openapi.json")
+    with requests.Session() as session:
+        session.trust_env = False
+        for found in schema.get_all_operations():
+            operation = found.ok()
+            drawn = [operation.as_strategy(generation_mode=mode) for mode in schemathesis.GenerationMode]
+
+            @seed(start)
+            @settings(
+                max_examples=n_examples,
+                deadline=None,
+                database=None,
+                phases=[Phase.generate],
+                suppress_health_check=list(HealthCheck),
+            )
+            @given(case=st.one_of(drawn), who=st.sampled_from(WHO))
+            def send(case: Any, who: str) -> None:
+                targets.restore()
+                targets.aim(case)
+                targets.send(case, who, session)
+
+            send()
+    return targets.statuses
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[World, str]]:
+    def no_report(*_: object) -> None:
+        raise ConflictError("there is no model yet")
+
+    monkeypatch.setattr(exports, "write_report_file", no_report)
+    world = make_world(tmp_path)
+    app = create_app(world.store, limits=MANY)
+    app.state.events = _FirstEvents(lambda number: status_marker(world.store, number), lambda _: b"{}", 100)
+    with serving(app) as url:
+        yield world, url
+    world.store.close()
+
+
+def test_requests_drawn_from_the_openapi_document_get_documented_answers(served: tuple[World, str]) -> None:
+    statuses = exercise(*served, n_examples=12, start=random.randrange(10**6))  # noqa: S311 - no secret
+    assert statuses.total() >= 300
+    assert {status for _, status in statuses} >= {200, 201, 204, 401, 404, 422}
+
+
+@pytest.mark.long
+def test_ten_thousand_requests_drawn_from_the_openapi_document_get_documented_answers(
+    served: tuple[World, str],
+) -> None:
+    statuses = exercise(*served, n_examples=400, start=random.randrange(10**6))  # noqa: S311 - no secret
+    assert statuses.total() >= 10_000
+    operations = {name for name, _ in statuses}
+    reached = {name for name, status in statuses if status < 300 or status == 409}
+    assert operations - reached == set()
