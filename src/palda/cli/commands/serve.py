@@ -129,7 +129,7 @@ def serve(
     engine: opt.Engine = None,
     quiet: opt.Quiet = False,
 ) -> None:  # fmt: skip
-    """Serve a labelling project in the browser: who labels what next, consensus, quality of annotators, when to stop."""
+    """Serve a labelling project in the browser: what to label next, consensus, quality of annotators, when to stop."""
     messages = Messages(quiet=quiet)
     try:
         from palda.live import copies

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from palda.live.service import access, documents, projects
+from palda.live.store import open_store
+
+TABLE = "id,text\nd1,the team won\nd2,the bank lends\n"
+
+
+def palda(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "palda", "serve", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **options)  # noqa: S603
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "documents.csv"
+    path.write_text(TABLE)
+    return path
+
+
+def test_one_command_serves_a_project_and_the_same_command_goes_on_with_it(tmp_path: Path, table: Path) -> None:
+    command = [
+        sys.executable, "-m", "palda", "serve", str(tmp_path / "project.db"), "--documents", str(table),
+        "--classes", "sport,money", "--port", "0", "--json",
+    ]  # fmt: skip
+    for _ in range(2):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:  # noqa: S603
+            assert server.stdout is not None
+            line = json.loads(server.stdout.readline())
+            assert set(line) == {"url", "admin_link", "admin_token", "project"}
+            for path in ("/api/v1/openapi.json", "/api/v1/health"):
+                with urllib.request.urlopen(line["url"] + path, timeout=20) as answer:  # noqa: S310 - our own server
+                    assert answer.status == 200
+            server.send_signal(signal.SIGINT)
+            assert server.wait(timeout=30) == 0
+            assert server.stderr is not None
+            assert server.stderr.read() == ""
+    store = open_store(tmp_path / "project.db")
+    owner = access.enter(store, line["admin_token"])
+    (project,) = projects.projects_of(store, owner)
+    assert [one.name for one in documents.documents(store, project.id)] == ["d1", "d2"]
+    assert (project.name, [label.name for label in project.labels]) == ("documents", ["sport", "money"])
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--documents", "missing.csv", "--classes", "a"), "missing.csv"),
+        (("--documents", "documents.csv"), "a new project needs classes"),
+        (("--documents", "broken.csv", "--classes", "a"), "broken.csv, row 3"),
+        (("--backup", "copy.db"), "there is no such file"),
+        (("--restore", "nothing.db"), "there is no such file"),
+        (("--host", "256.1.1.1", "--name", "x", "--classes", "a"), "cannot listen"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path: Path, table: Path, arguments: tuple[str, ...], message: str) -> None:
+    (tmp_path / "broken.csv").write_text("id,text\nd1,a\nd1,b\n")
+    done = palda("project.db", *arguments, cwd=tmp_path)
+    assert done.returncode == 1
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("palda: warning")]
+    assert len(lines) == 1, done.stderr
+    assert message in lines[0]
+
+
+def test_backup_and_restore(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "project.db")
+    access.start_tokens(store)
+    assert palda("project.db", "--backup", "copy.db", cwd=tmp_path).returncode == 0  # while it is in use
+    store.close()
+    assert palda("again.db", "--restore", "copy.db", cwd=tmp_path).returncode == 0
+    done = palda("again.db", "--restore", "copy.db", cwd=tmp_path)
+    assert "it has projects already" in done.stderr
+
+
+def test_without_the_extra_one_line_says_what_to_install(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "sys.modules['sqlalchemy'] = None\n"
+        "sys.argv = ['palda', 'serve', 'project.db']\n"
+        "from palda.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)  # noqa: S603
+    assert done.returncode == 1
+    assert done.stderr == "palda: the server needs more packages; install them with: pip install 'palda[live]'\n"
+
+
+@pytest.mark.parametrize(
+    "code", ["import palda", "import sys; sys.argv = ['palda', '--help']; from palda.cli import main; main()"]
+)
+def test_help_and_the_library_load_nothing_of_the_server(code: str) -> None:
+    program = f"import atexit, sys\natexit.register(lambda: print(*sys.modules, file=sys.stderr))\n{code}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603
+    loaded = {name.partition(".")[0] for name in done.stderr.split()}
+    assert not loaded & {"sqlalchemy", "fastapi", "starlette", "uvicorn", "pydantic"}
+    assert "palda.live" not in done.stderr.split()
