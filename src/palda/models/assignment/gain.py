@@ -36,6 +36,7 @@ Wrong labels on 1500 Reuters documents after 2 votes per document, one of them r
 MAX_PENDING = 4
 """Votes under way on a document that are counted; with more, the document waits as with so many."""
 
+_N_HALVINGS = 50
 _MIN_RATE = 1e-3  # mean rates are no closer to 0 and 1
 
 
@@ -69,15 +70,37 @@ def rates_by_annotator(belief: AnnotatorBelief, sources: Ints, n_classes: int) -
 
 
 def typical_votes(rates: Rates, weights: Array, max_votes: int = MAX_PENDING + N_AHEAD) -> TypicalVotes:
-    """Votes of an annotator with the mean rates of all, weighted; who is mostly wrong counts with inverted votes."""
+    """Votes of annotators drawn by weight, as if all had the same rates (maths, eq. 91).
+
+    These are the mean rates of all, with fewer errors: votes of different annotators tell more than those of an
+    average one, because it is known who is good. Who is mostly wrong counts with inverted votes.
+    """
     inverted = rates.sensitivity + rates.specificity < 1.0
     weights = weights if weights.sum() > 0 else np.ones(len(weights))
     if not len(weights):
         raise ValueError("there are no annotators")
-    sensitivity, specificity = (
-        np.average(np.where(inverted, 1.0 - table, table), axis=0, weights=weights) for table in rates
-    )
-    return TypicalVotes(_yes_probs(sensitivity, max_votes), _yes_probs(1.0 - specificity, max_votes))
+    straight = [np.where(inverted, 1.0 - table, table) for table in rates]
+    errors = [1.0 - np.average(table, axis=0, weights=weights) for table in straight]
+    factor = _error_factor(errors, np.average(_affinity(*straight), axis=0, weights=weights))
+    sensitivity, false_alarms = 1.0 - factor * errors[0], factor * errors[1]
+    return TypicalVotes(_yes_probs(sensitivity, max_votes), _yes_probs(false_alarms, max_votes))
+
+
+def _affinity(sensitivity: Array, specificity: Array) -> Array:
+    """Bhattacharyya coefficient of the votes on a label in its two states: 1 for votes that tell nothing, 0 for all."""
+    yes, no = sensitivity * (1.0 - specificity), (1.0 - sensitivity) * specificity
+    affinity: Array = np.sqrt(yes) + np.sqrt(no)
+    return affinity
+
+
+def _error_factor(errors: list[Array], affinity: Array) -> Array:
+    """(classes,): what both error rates are multiplied by so that votes have the affinity; by bisection."""
+    low, high = np.zeros(len(affinity)), np.ones(len(affinity))
+    for _ in range(_N_HALVINGS):
+        middle = (low + high) / 2.0
+        above = _affinity(*(1.0 - middle * error for error in errors)) > affinity
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return high
 
 
 def _yes_probs(rates: Array, max_votes: int) -> Array:
