@@ -28,6 +28,7 @@ LONG = (
     "adaptive",
     "stopping",
     "assignment",
+    "gain",
     "real_crowds",
     "rivals",
     "drift",

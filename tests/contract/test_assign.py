@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from palda import CrowdPALDA, DataError, load, simulate
+from palda.models.crowd import Profiles
 
 pytestmark = pytest.mark.slow
 
@@ -48,6 +49,14 @@ def test_nobody_gets_a_document_twice_and_best_pairs_come_first(model: CrowdPALD
     assert (table["gain"] > 0).all()
     assert table["gain"].iloc[:20].mean() > table["gain"].iloc[-20:].mean()
     assert not set(table["doc"]) & set(NEWS.doc_ids[:30]), "known labels gain nothing"
+
+
+def test_gains_include_the_profiles_of_the_model(model: CrowdPALDA, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = model.assign(n=20)["gain"].sum()
+    rates = np.full((2, len(NEWS.classes)), 0.1)
+    rates[0, ::2] = rates[1, 1::2] = 0.9  # every second class occurs with the others
+    monkeypatch.setattr(CrowdPALDA, "_vote_profiles", Profiles(np.full(2, 0.5), rates))
+    assert model.assign(n=20)["gain"].sum() > 1.01 * alone
 
 
 def test_pending_and_excluded_pairs_are_not_assigned_again(model: CrowdPALDA) -> None:

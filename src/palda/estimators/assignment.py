@@ -307,4 +307,5 @@ class AssignmentEstimator(StoppingEstimator):
             room - own,
             parse_prices(price, people, record.n_tokens),
             free[number],
+            self._vote_profiles,
         )

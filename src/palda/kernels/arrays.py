@@ -23,6 +23,12 @@ MIN_FACTOR = 1e-30
 MIN_DOUBT = 1e-6
 """Labels that are certain up to this probability gain nothing by another vote."""
 
+MIN_SHARE = 1e-100
+"""Lower limit of the probability of a profile: one that is excluded at first may come back."""
+
+MAX_EVIDENCE_SWEEPS = 30
+"""Passes over the classes at most, when evidence is found from label probabilities."""
+
 
 class Bags(NamedTuple):
     """Words of some documents; document d owns entries ``starts[d]:starts[d + 1]``, one per distinct word."""

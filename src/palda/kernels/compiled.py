@@ -1,6 +1,6 @@
 """The kernels compiled: the same functions as in reference.py. Signals such as Ctrl-C wait until they have returned."""
 
-from palda.kernels import explaining_away, logistic, lookahead, profiles
+from palda.kernels import explaining_away, logistic, lookahead, lookahead_profiles, profiles
 from palda.kernels import joint as joint_kernel
 from palda.kernels import mean_field as mean_field_kernel
 from palda.kernels.signal_safety import signal_safe
@@ -15,6 +15,7 @@ logistic_pass = signal_safe(logistic.logistic_pass)
 mean_field = signal_safe(mean_field_kernel.mean_field)
 platt_sums = signal_safe(logistic.platt_sums)
 vote_gains = signal_safe(lookahead.vote_gains)
+wrong_in_sets = signal_safe(lookahead_profiles.wrong_in_sets)
 wrong_labels = signal_safe(lookahead.wrong_labels)
 
 __all__ = [
@@ -28,5 +29,6 @@ __all__ = [
     "mean_field",
     "platt_sums",
     "vote_gains",
+    "wrong_in_sets",
     "wrong_labels",
 ]

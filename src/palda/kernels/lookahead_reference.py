@@ -1,4 +1,4 @@
-"""The kernels of lookahead.py in plain NumPy; reference.py has them too."""
+"""The kernels of lookahead.py and lookahead_profiles.py in plain NumPy; reference.py has them too."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from palda.kernels.arrays import MIN_DOUBT
+from palda.kernels.arrays import MAX_EVIDENCE_SWEEPS, MIN_DOUBT, MIN_SHARE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,3 +83,68 @@ def _falls(
         falls.append((wrong[0] - wrong[1] - wrong[2]).sum(axis=2))
     doubtful = (label_probs > MIN_DOUBT) & (label_probs < 1.0 - MIN_DOUBT)
     return np.where(doubtful, np.array(falls), 0.0)
+
+
+def wrong_in_sets(
+    label_probs: Array,
+    weights: Array,
+    rates: Array,
+    present: Array,
+    absent: Array,
+    n_votes: Indices,
+    points: Array,
+    tolerance: float,
+) -> Array:
+    """(documents,): expected number of wrong labels after ``n_votes`` typical votes on all classes (maths, eq. 96).
+
+    ``rates`` is (classes, profiles). Votes are drawn once per row of ``points`` (draws, classes), which are numbers
+    between 0 and 1; profiles are drawn in proportion to their probabilities. ``tolerance`` is that of label
+    probabilities when the evidence behind them is found.
+    """
+    wrong = np.zeros(len(label_probs))
+    for d, v in enumerate(n_votes):
+        shares, label_given = _split(label_probs[d], weights, rates, tolerance)
+        if_present, if_absent = present[:, v, : v + 1], absent[:, v, : v + 1]
+        vote_probs = (
+            label_given[:, None] * if_present[:, :, None] + (1.0 - label_given[:, None]) * if_absent[:, :, None]
+        )
+        drawn = np.searchsorted(np.cumsum(shares)[:-1], (np.arange(len(points)) + 0.5) / len(points))
+        for m, point in zip(drawn, points, strict=True):
+            counts = (np.cumsum(vote_probs[:, :-1, m], axis=1) < point[:, None]).sum(axis=1)
+            own = vote_probs[np.arange(len(counts)), counts]  # (classes, profiles)
+            updated = shares * np.prod(own, axis=0) / own
+            prob = ((updated * label_given).sum(axis=1) / updated.sum(axis=1))[:, None]
+            wrong[d] += np.minimum(prob * if_present, (1.0 - prob) * if_absent).sum() / len(points)
+    return wrong
+
+
+def _split(label_probs: Array, weights: Array, rates: Array, tolerance: float) -> tuple[Array, Array]:
+    """Posterior of the profiles, and (classes, profiles) that of each label in each profile, from those of the labels.
+
+    Coordinate ascent in the odds that the evidence gives to each class: each step makes one label's probability right.
+    """
+
+    def label_given(i: int, odds: float) -> Array:
+        given: Array = odds * rates[i] / (odds * rates[i] + 1.0 - rates[i])
+        return given
+
+    def changed(shares: Array, i: int, old: float, new: float) -> Array:
+        shares = shares * (new * rates[i] + 1.0 - rates[i]) / (old * rates[i] + 1.0 - rates[i])
+        shares = np.maximum(shares, MIN_SHARE)
+        updated: Array = shares / shares.sum()
+        return updated
+
+    probs, base = np.clip(label_probs, MIN_DOUBT, 1.0 - MIN_DOUBT), rates @ weights
+    odds, shares = probs / (1.0 - probs) * (1.0 - base) / base, weights
+    for i, new in enumerate(odds):
+        shares = changed(shares, i, 1.0, new)
+    for _ in range(MAX_EVIDENCE_SWEEPS):
+        largest = 0.0
+        for i, prob in enumerate(probs):
+            found = shares @ label_given(i, odds[i])
+            largest = max(largest, abs(found - prob))
+            new = odds[i] * prob / (1.0 - prob) * (1.0 - found) / found
+            shares, odds[i] = changed(shares, i, odds[i], new), new
+        if largest < tolerance:
+            break
+    return shares, np.array([label_given(i, odd) for i, odd in enumerate(odds)])

@@ -27,7 +27,7 @@ from palda.kernels.arrays import (
     WordEvidence,
     WordRows,
 )
-from palda.kernels.lookahead_reference import label_gains, vote_gains, wrong_labels
+from palda.kernels.lookahead_reference import label_gains, vote_gains, wrong_in_sets, wrong_labels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,6 +48,7 @@ __all__ = [
     "mean_field",
     "platt_sums",
     "vote_gains",
+    "wrong_in_sets",
     "wrong_labels",
 ]
 

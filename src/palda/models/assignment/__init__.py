@@ -27,6 +27,7 @@ from palda.models.assignment.label_update import (
     update_all_labels,
     update_labels,
 )
+from palda.models.assignment.profile_gain import profile_factors, wrong_in_sets
 from palda.models.assignment.quotas import choose_check_pairs, choose_gold_pairs, n_due, without_pairs
 from palda.models.assignment.record import RECORD_ARRAYS, LabellingRecord
 from palda.models.assignment.stopping import (
@@ -74,6 +75,7 @@ __all__ = [
     "n_due",
     "name_hashes",
     "no_calibration",
+    "profile_factors",
     "rates_by_annotator",
     "slope_log_likelihoods",
     "split_looks",
@@ -83,4 +85,5 @@ __all__ = [
     "vote_log_likelihoods",
     "votes_needed",
     "without_pairs",
+    "wrong_in_sets",
 ]

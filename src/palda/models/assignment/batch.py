@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from palda.models.assignment.gain import Rates, document_gains, label_gains
+from palda.models.assignment.profile_gain import profile_factors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Array
     from palda.models.assignment.gain import TypicalVotes
+    from palda.models.crowd import Profiles
 
     Ints = NDArray[np.int64]
 
@@ -48,6 +50,7 @@ class Candidates:
     annotator_room: Ints  # (annotators,): documents that an annotator may still get
     price: Array  # (annotators, documents): of a look, or of a judgement if single classes are asked for
     may_judge: NDArray[np.bool_]  # (annotators, documents): whether a pair is possible
+    profiles: Profiles | None = None  # classes that occur together; None for independent classes
 
     def documents(self, rows: Ints) -> Candidates:
         """Some of the documents."""
@@ -79,6 +82,8 @@ def choose_pairs(
     rows = _shortlist(candidates, typical, n_pairs)
     some = candidates if rows is None else candidates.documents(rows)
     search = _Search(some, typical, by_label=by_label)
+    if candidates.profiles is not None and len(candidates.profiles.weights) > 1 and not by_label:
+        search.include_profiles(max(_MIN_SHORTLIST, _SHORTLIST_PER_PAIR * n_pairs))
     chosen: list[Assignment] = []
     while len(chosen) < n_pairs:
         best = search.best()
@@ -128,8 +133,23 @@ class _Search:
         n_annotators, n_docs = candidates.price.shape
         self._values, self._sizes = np.empty((n_annotators, n_docs)), np.ones((n_annotators, n_docs), dtype=np.int64)
         self._who, self._best = np.zeros(n_docs, dtype=np.int64), np.full(n_docs, -1.0)
+        self._profiles: Profiles | None = None
         if n_annotators:
             self._compute(np.arange(n_docs))
+
+    def include_profiles(self, n_docs: int) -> None:
+        """Count what votes on a class tell about others, for the best documents and whenever a pair is taken."""
+        self._profiles = self._given.profiles
+        n_docs = min(n_docs, len(self._best))
+        docs = np.sort(np.argpartition(-self._best, n_docs - 1)[:n_docs]) if n_docs else np.empty(0, dtype=np.int64)
+        self._values[:, docs] *= self._factors(docs)
+        self._choose(docs)
+
+    def _factors(self, docs: Ints) -> Array:
+        if self._profiles is None:
+            return np.ones(len(docs))
+        probs = np.ascontiguousarray(self._given.label_probs[docs])
+        return profile_factors(probs, self._profiles, self._typical, self._pending[docs])
 
     def best(self) -> Assignment | None:
         if not len(self._best):
@@ -157,7 +177,11 @@ class _Search:
         if self._room[pair.annotator] <= 0:
             self._may[pair.annotator] = False
             self._choose(np.flatnonzero(self._who == pair.annotator))
-        self._compute(np.array([pair.doc]))
+        docs = np.array([pair.doc])
+        if self._doc_room[pair.doc] > 0:
+            self._compute(docs)
+        else:
+            self._choose(docs)
 
     def _compute(self, docs: Ints) -> None:
         given = self._given
@@ -168,7 +192,7 @@ class _Search:
             count = np.arange(1, gains.shape[2] + 1)
             self._values[:, docs] = (np.cumsum(ordered, axis=2) / (count + LOOK_COST)).max(axis=2)
         else:
-            self._values[:, docs] = document_gains(probs, given.rates, self._typical, pending)
+            self._values[:, docs] = document_gains(probs, given.rates, self._typical, pending) * self._factors(docs)
         self._choose(docs)
 
     def _choose(self, docs: Ints) -> None:
