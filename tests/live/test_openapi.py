@@ -116,7 +116,8 @@ class Targets:
         answer = case.call(session=session, headers={} if token is None else bearer(token))
         self.statuses[f"{case.method} {case.path}", answer.status_code] += 1
         case.validate_response(answer, checks=CHECKS)
-        if who == "owner" and _invalid_parts(case) - {ParameterLocation.HEADER, ParameterLocation.COOKIE}:
+        invalid = _invalid_parts(case) - {ParameterLocation.HEADER, ParameterLocation.COOKIE}
+        if who == "owner" and invalid and answer.status_code != 414:
             case.validate_response(answer, checks=[negative_data_rejection])
 
 
@@ -149,12 +150,12 @@ def exercise(world: World, url: str, n_examples: int, start: int) -> Counter[tup
 
 
 @pytest.fixture
-def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[World, str]]:
+def served(tmp_path: Path, store_location: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[World, str]]:
     def no_report(*_: object) -> None:
         raise ConflictError("there is no model yet")
 
     monkeypatch.setattr(exports, "write_report_file", no_report)
-    world = make_world(tmp_path)
+    world = make_world(tmp_path, store_location)
     app = create_app(world.store, limits=MANY)
     app.state.events = _FirstEvents(lambda number: status_marker(world.store, number), lambda _: b"{}", 100)
     with serving(app) as url:
@@ -163,8 +164,8 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Wo
 
 
 def test_requests_drawn_from_the_openapi_document_get_documented_answers(served: tuple[World, str]) -> None:
-    statuses = exercise(*served, n_examples=12, start=random.randrange(10**6))  # noqa: S311 - no secret
-    assert statuses.total() >= 300
+    statuses = exercise(*served, n_examples=8, start=random.randrange(10**6))  # noqa: S311 - no secret
+    assert statuses.total() >= 200
     assert {status for _, status in statuses} >= {200, 201, 204, 401, 404, 422}
 
 
