@@ -14,6 +14,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.parameters import ParameterLocation
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     negative_data_rejection,
@@ -47,6 +48,10 @@ class _FirstEvents(EventHub):
             return
 
 
+def _invalid_parts(case: Any) -> set[ParameterLocation]:
+    return {where for where, part in case.meta.components.items() if part.mode.is_negative}
+
+
 class Targets:
     """Requests of Schemathesis with ids of things that exist, so that they reach more than "not found"."""
 
@@ -72,7 +77,7 @@ class Targets:
             self.person = world.new_person()
 
     def aim(self, case: Any) -> None:
-        """Replace some ids by those that exist."""
+        """Replace some ids by those that exist, in parts of the request that are valid."""
         world, draw = self.world, self.random
         found = [one.id for one in documents.documents(world.store, world.project, limit=20)]
         known = {
@@ -81,9 +86,12 @@ class Targets:
             "person_id": self.person,
             "import_id": 1,
         }
-        for name in set(case.path_parameters or {}) & set(known):
+        invalid = _invalid_parts(case)
+        for name in set(case.path_parameters or {}) & set(known) if ParameterLocation.PATH not in invalid else ():
             if draw.random() < 0.85:
                 case.path_parameters[name] = known[name]
+        if ParameterLocation.BODY in invalid:
+            return
         if isinstance(case.body, dict) and draw.random() < 0.8:
             self._aim_body(case.body, found)
         elif case.media_type == "text/csv" and draw.random() < 0.3:
@@ -108,7 +116,8 @@ class Targets:
         answer = case.call(session=session, headers={} if token is None else bearer(token))
         self.statuses[f"{case.method} {case.path}", answer.status_code] += 1
         case.validate_response(answer, checks=CHECKS)
-        if who == "owner":
+        invalid = _invalid_parts(case) - {ParameterLocation.HEADER, ParameterLocation.COOKIE}
+        if who == "owner" and invalid and answer.status_code != 414:
             case.validate_response(answer, checks=[negative_data_rejection])
 
 
@@ -141,12 +150,12 @@ def exercise(world: World, url: str, n_examples: int, start: int) -> Counter[tup
 
 
 @pytest.fixture
-def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[World, str]]:
+def served(tmp_path: Path, store_location: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[World, str]]:
     def no_report(*_: object) -> None:
         raise ConflictError("there is no model yet")
 
     monkeypatch.setattr(exports, "write_report_file", no_report)
-    world = make_world(tmp_path)
+    world = make_world(tmp_path, store_location)
     app = create_app(world.store, limits=MANY)
     app.state.events = _FirstEvents(lambda number: status_marker(world.store, number), lambda _: b"{}", 100)
     with serving(app) as url:
@@ -155,8 +164,8 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Wo
 
 
 def test_requests_drawn_from_the_openapi_document_get_documented_answers(served: tuple[World, str]) -> None:
-    statuses = exercise(*served, n_examples=12, start=random.randrange(10**6))  # noqa: S311 - no secret
-    assert statuses.total() >= 300
+    statuses = exercise(*served, n_examples=8, start=random.randrange(10**6))  # noqa: S311 - no secret
+    assert statuses.total() >= 200
     assert {status for _, status in statuses} >= {200, 201, 204, 401, 404, 422}
 
 

@@ -40,8 +40,10 @@ _PROBLEMS = {
     401: "No credential, or one that has expired",
     403: "The role does not allow it, or the form key is missing",
     404: "It does not exist, or it belongs to a project that the sender is not a member of",
+    408: "The body stopped arriving",
     409: "It contradicts what is stored",
     413: "The body is too large",
+    414: "The address is too long",
     415: "The body has another media type",
     422: "The request is not valid",
     429: "Too many requests",
@@ -86,13 +88,13 @@ class Operation:
 
     def problems(self) -> dict[int | str, dict[str, Any]]:
         """Answers that are errors."""
-        statuses = {400}
+        statuses = {400, 414}
         if self.allowed is not None:
             statuses |= {401, 403, 422, 429, 503}
         if "{" in self.path:
             statuses.add(404)
         if self.method not in SAFE_METHODS:
-            statuses |= {409, 413, 415, 422}
+            statuses |= {408, 409, 413, 415, 422}
         return {status: {"model": Problem, "description": _PROBLEMS[status]} for status in sorted(statuses)}
 
     def route(self, prefix: str) -> OperationRoute:
