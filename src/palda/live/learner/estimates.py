@@ -61,7 +61,9 @@ class AnnotatorFindings:
         self._quality: dict[str, dict[Any, Any]] = {
             str(row["annotator"]): row for row in model.annotator_quality_.to_dict("records")
         }
-        self._copies, self._changes = model.copies_, model.changes_
+        self._worse = {row["annotator"]: row for row in model.changes_.to_dict("records") if row["kind"] == "worse"}
+        copies = model.copies_
+        self._group_of = dict(zip(copies["annotator"], copies["group"], strict=True))
 
     def estimate(self, name: str, seconds: float | None, settings: ProjectSettings) -> AnnotatorEstimate | None:
         """What is known of one annotator; None for somebody without votes."""
@@ -83,17 +85,17 @@ class AnnotatorFindings:
         if verdict in _VERDICT_ALARMS:
             yield f"{verdict}: {_VERDICT_ALARMS[verdict]}"
         yield from self._copy_alarms(name)
-        own = self._changes[(self._changes["annotator"] == name) & (self._changes["kind"] == "worse")]
-        for change in own.to_dict("records")[-1:]:
+        if name in self._worse:
+            change = self._worse[name]
             before, after = change["quality_before"], change["quality_after"]
             yield f"drift: quality fell from {before:.2f} to {after:.2f} at {date_text(change['time'], 0.0)} UTC"
         if seconds is not None and seconds < settings.min_seconds:
             yield f"much too fast: {seconds:.1f} s per document, less than {settings.min_seconds:g} s"
 
     def _copy_alarms(self, name: str) -> Iterable[str]:
-        copies = self._copies
-        for row in copies[copies["annotator"] == name].to_dict("records"):
-            others = copies["annotator"][(copies["group"] == row["group"]) & (copies["annotator"] != name)].tolist()
+        if name in self._group_of:
+            group = self._group_of[name]
+            others = [other for other, number in self._group_of.items() if number == group and other != name]
             more = f" and {len(others) - 3} more" if len(others) > 3 else ""
             yield f"copy: repeats votes of {', '.join(others[:3])}{more}, or they repeat these; the group counts as one"
 

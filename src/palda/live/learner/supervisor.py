@@ -91,7 +91,7 @@ class LearnerSupervisor:
             return f"the learner cannot be started: {reason_of(error)}"
         if process.stdin is None or process.stderr is None:
             raise AssertionError("no pipes")
-        with suppress(OSError):  # it has ended; its last line says why
+        with suppress(OSError, ValueError):  # it has ended, and its last line says why; or it is to end
             process.stdin.write(json.dumps(order).encode() + b"\n")
             process.stdin.flush()
         if self._stop.is_set():

@@ -32,23 +32,29 @@ def choose_check_pairs(
     ``allowed`` (annotators, documents) are the pairs whose votes are check votes, ``n_looks`` (documents,) the check
     votes so far, ``order`` (annotators, documents) random numbers.
     """
-    free = allowed & candidates.may_judge & (candidates.annotator_room > 0)[:, None] & (candidates.doc_room > 0)
-    room, looks = candidates.annotator_room.copy(), n_looks.copy()
+    docs = np.flatnonzero(allowed.any(axis=0) & (candidates.doc_room > 0))
+    free = allowed[:, docs] & candidates.may_judge[:, docs] & (candidates.annotator_room > 0)[:, None]
+    order = order[:, docs]
+    first, n_free = order.min(axis=0), free.sum(axis=0)
+    room, looks = candidates.annotator_room.copy(), n_looks[docs]
     chosen: list[Assignment] = []
-    while len(chosen) < n_pairs and free.any():
-        docs = np.flatnonzero(free.any(axis=0))
-        doc = int(docs[np.lexsort((order[:, docs].min(axis=0), looks[docs]))[0]])
-        annotator = int(np.argmin(np.where(free[:, doc], order[:, doc], np.inf)))
-        pair = _pair(candidates, annotator, doc)
-        if pair.price > budget:
-            free[annotator, doc] = False
-            continue
-        budget -= pair.price
-        chosen.append(pair)
-        looks[doc] += 1
-        free[candidates.group == candidates.group[annotator], doc] = False
-        room[annotator] -= 1
-        free[annotator] &= room[annotator] > 0
+    while len(chosen) < n_pairs and n_free.any():
+        fewest = looks[n_free > 0].min()
+        place = int(np.argmin(np.where((n_free > 0) & (looks == fewest), first, np.inf)))
+        annotator = int(np.argmin(np.where(free[:, place], order[:, place], np.inf)))
+        pair = _pair(candidates, annotator, int(docs[place]))
+        taken = np.array([annotator])
+        if pair.price <= budget:
+            budget -= pair.price
+            chosen.append(pair)
+            looks[place] += 1
+            room[annotator] -= 1
+            taken = np.flatnonzero(candidates.group == candidates.group[annotator])
+        free[taken, place] = False
+        n_free[place] = free[:, place].sum()
+        if room[annotator] <= 0:
+            n_free -= free[annotator]
+            free[annotator] = False
     return chosen
 
 
@@ -61,18 +67,18 @@ def choose_gold_pairs(
     look is taken to narrow it by the square root of the number of looks. Documents with labels that are present come
     first, because they test sensitivity; among them, those with the fewest looks.
     """
-    free = is_gold & candidates.may_judge & (candidates.annotator_room > 0)[:, None]
     room, width = candidates.annotator_room.copy(), width.copy()
     docs = np.flatnonzero(is_gold)
     docs = docs[np.lexsort((n_looks[docs], n_present[docs] == 0))]
+    free = candidates.may_judge[:, docs] & (candidates.annotator_room > 0)[:, None]
     given = np.zeros(len(width))
     chosen: list[Assignment] = []
     while len(chosen) < n_pairs and free.any():
         waiting = np.where(free.any(axis=1), np.where(np.isinf(width), 1e9, width) / np.sqrt(1.0 + given), -1.0)
         annotator = int(waiting.argmax())
-        doc = int(docs[free[annotator, docs].argmax()])
-        free[annotator, doc] = False
-        pair = _pair(candidates, annotator, doc)
+        place = int(free[annotator].argmax())
+        free[annotator, place] = False
+        pair = _pair(candidates, annotator, int(docs[place]))
         if pair.price > budget:
             continue
         budget -= pair.price
