@@ -58,6 +58,7 @@ def test_all_listeners_of_a_project_share_one_reader_and_no_thread(
     monkeypatch.setattr(
         "palda.live.web.app.status_marker", lambda store, number: (reads.append(number), marker(store, number))[1]
     )
+    monkeypatch.setattr(events, "SECONDS_BETWEEN_SIGNS", 60.0)  # no checks of the listeners' roles meanwhile
     limits = Limits(listeners_per_credential=100, request_burst=1000)
     path = f"{API}/projects/{world.project}/events"
     with serving(create_app(world.store, limits=limits)) as url, client(url, world.tokens["admin"]) as api:

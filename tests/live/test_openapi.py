@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -149,13 +150,9 @@ def exercise(world: World, url: str, n_examples: int, start: int) -> Counter[tup
     return targets.statuses
 
 
-@pytest.fixture
-def served(tmp_path: Path, store_location: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[World, str]]:
-    def no_report(*_: object) -> None:
-        raise ConflictError("there is no model yet")
-
-    monkeypatch.setattr(exports, "write_report_file", no_report)
-    world = make_world(tmp_path, store_location)
+@contextmanager
+def _served(location: str, folder: Path) -> Iterator[tuple[World, str]]:
+    world = make_world(folder, location)
     app = create_app(world.store, limits=MANY)
     app.state.events = _FirstEvents(lambda number: status_marker(world.store, number), lambda _: b"{}", 100)
     with serving(app) as url:
@@ -163,17 +160,30 @@ def served(tmp_path: Path, store_location: str, monkeypatch: pytest.MonkeyPatch)
     world.store.close()
 
 
-def test_requests_drawn_from_the_openapi_document_get_documented_answers(served: tuple[World, str]) -> None:
-    statuses = exercise(*served, n_examples=8, start=random.randrange(10**6))  # noqa: S311 - no secret
+@pytest.fixture(autouse=True)
+def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report takes seconds, and there is no model to report on."""
+
+    def refuse(*_: object) -> None:
+        raise ConflictError("there is no model yet")
+
+    monkeypatch.setattr(exports, "write_report_file", refuse)
+
+
+@pytest.mark.slow
+def test_requests_drawn_from_the_openapi_document_get_documented_answers(tmp_path: Path) -> None:
+    with _served(str(tmp_path / "project.db"), tmp_path) as (world, url):
+        statuses = exercise(world, url, n_examples=7, start=random.randrange(10**6))  # noqa: S311 - no secret
     assert statuses.total() >= 200
     assert {status for _, status in statuses} >= {200, 201, 204, 401, 404, 422}
 
 
 @pytest.mark.long
 def test_ten_thousand_requests_drawn_from_the_openapi_document_get_documented_answers(
-    served: tuple[World, str],
+    store_location: str, tmp_path: Path
 ) -> None:
-    statuses = exercise(*served, n_examples=400, start=random.randrange(10**6))  # noqa: S311 - no secret
+    with _served(store_location, tmp_path) as (world, url):
+        statuses = exercise(world, url, n_examples=400, start=random.randrange(10**6))  # noqa: S311 - no secret
     assert statuses.total() >= 10_000
     operations = {name for name, _ in statuses}
     reached = {name for name, status in statuses if status < 300 or status == 409}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,7 +16,7 @@ from starlette.responses import Response
 from tests.live.world import MANY, Served, World, bearer, client, serving
 
 from palda.live.service import access, labelling, projects
-from palda.live.web import create_app
+from palda.live.web import create_app, limits, running
 from palda.live.web.limits import Limits
 from palda.live.web.security import COOKIE, HEADERS, logged_path, set_session
 
@@ -336,25 +338,45 @@ def test_a_body_of_another_media_type_is_refused(shared: Served) -> None:
             assert api.post(f"{project}/documents", content=b"id,text\n", headers=headers).status_code == 415
 
 
-def _raw(url: str, request: bytes) -> bytes:
-    """Answer to bytes; the connection is read until the server closes it, or for a second."""
+def _connection(url: str, seconds: float = 15) -> socket.socket:
     where = urlsplit(url)
-    with socket.create_connection((where.hostname, where.port), timeout=1) as connection:
+    return socket.create_connection((where.hostname, where.port), timeout=seconds)
+
+
+def _raw(url: str, request: bytes, seconds: float = 1) -> bytes:
+    """Answer to bytes; the connection is read until the server closes it, or until nothing has come for a while."""
+    received = b""
+    with _connection(url, seconds) as connection, suppress(TimeoutError, ConnectionResetError, BrokenPipeError):
         connection.sendall(request)
-        received = b""
-        try:
-            while part := connection.recv(65_536):
-                received += part
-        except (TimeoutError, ConnectionResetError):
-            pass
+        while part := connection.recv(65_536):
+            received += part
     return received
 
 
-def test_headers_without_end_close_the_connection(shared: Served) -> None:
-    lines = b"".join(b"X-%d: %s\r\n" % (number, b"a" * 100) for number in range(1000))
-    answer = _raw(shared.url, b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n" + lines)
-    assert b"200 OK" not in answer
+@pytest.mark.parametrize("line", [b"X-A: " + b"a" * 100 + b"\r\n", b"a" * 100], ids=["headers", "header"])
+def test_headers_without_end_close_the_connection(line: bytes, shared: Served) -> None:
+    start = time.monotonic()
+    answer = _raw(shared.url, b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\nX-B: " + line * 1000, seconds=15)
     assert answer[:12] in {b"", b"HTTP/1.1 400"}
+    assert time.monotonic() - start < 15  # before the client gave up, and before the limit of time
+
+
+def test_slow_headers_close_the_connection(shared: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "_HEADER_SECONDS", 0.1)
+    with _connection(shared.url) as connection:
+        connection.sendall(b"GET /api/v1/health HTTP/1.1\r\nHost: loc")
+        assert connection.recv(100) == b""
+    second = b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    answer = _raw(shared.url, second + b"GET /api/v1/health HTTP/1.1\r\n", seconds=15)
+    assert answer.startswith(b"HTTP/1.1 200")
+
+
+def test_a_body_that_stops_arriving_is_answered_408(shared: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_SECONDS_BETWEEN_PARTS", 0.1)
+    head = f"POST {API}/projects/{shared.world.project}/undo HTTP/1.1\r\nHost: localhost\r\n"
+    head += f"Authorization: Bearer {shared.world.tokens['annotator']}\r\nContent-Type: application/json\r\n"
+    answer = _raw(shared.url, f"{head}Content-Length: 100\r\n\r\n{{".encode(), seconds=15)
+    assert answer.startswith(b"HTTP/1.1 408")
 
 
 def test_the_documents_of_the_api_load_nothing_from_elsewhere(shared: Served) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from anyio import CapacityLimiter
@@ -21,6 +21,7 @@ from palda.live.service.results import status
 from palda.live.web.api import OPERATIONS
 from palda.live.web.events import EventHub, status_marker
 from palda.live.web.limits import Limits, TokenBuckets
+from palda.live.web.operations import OperationRoute
 from palda.live.web.pages import add_pages
 from palda.live.web.security import COOKIE, LOOPBACK_HOSTS, Shield, Web
 
@@ -89,13 +90,18 @@ def create_app(
         limits.listeners_per_credential,
     )
     app.state.slow = CapacityLimiter(limits.slow_requests)
-    app.router.routes.extend(operation.route(PREFIX) for operation in OPERATIONS)
+    app.router.routes.extend(_routes())
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     for kind in (PaldaError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _refuse)
     add_pages(app)
     app.add_middleware(Shield, allowed_hosts=allowed_hosts, max_body_bytes=limits.body_bytes)
     return app
+
+
+@cache
+def _routes() -> list[OperationRoute]:
+    return [operation.route(PREFIX) for operation in OPERATIONS]
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:

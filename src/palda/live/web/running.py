@@ -24,9 +24,10 @@ _SHUTDOWN_SECONDS = 4
 
 
 class _LimitedProtocol(HttpToolsProtocol):
-    """Closes connections whose headers are too long or too slow."""
+    """Closes connections whose headers are too long or too slow; uvicorn limits neither."""
 
     _n_header_bytes = 0
+    _is_in_headers = True
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -37,28 +38,29 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._stop_timer()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._is_in_headers:  # one header may have no end
+            self._n_header_bytes += len(data)
+            if self._n_header_bytes > _MAX_HEADER_BYTES:
+                self.transport.close()
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._n_header_bytes = 0
+        self._n_header_bytes, self._is_in_headers = 0, True
         if self._timer is None:
             self._start_timer()
 
-    def on_url(self, url: bytes) -> None:
-        super().on_url(url)
-        self._count(len(url))
-
     def on_header(self, name: bytes, value: bytes) -> None:
         super().on_header(name, value)
-        self._count(len(name) + len(value) + 4)
-
-    def on_headers_complete(self) -> None:
-        self._stop_timer()
-        super().on_headers_complete()
-
-    def _count(self, n_bytes: int) -> None:
-        self._n_header_bytes += n_bytes
+        self._n_header_bytes += len(name) + len(value)
         if self._n_header_bytes > _MAX_HEADER_BYTES:
             raise ValueError("the headers are too long")  # the parser stops: 400
+
+    def on_headers_complete(self) -> None:
+        self._is_in_headers = False
+        self._stop_timer()
+        super().on_headers_complete()
 
     def _start_timer(self) -> None:
         self._timer = self.loop.call_later(_HEADER_SECONDS, self.transport.close)
