@@ -87,7 +87,9 @@ def test_a_project_is_labelled_to_its_target(links: dict[str, Any]) -> None:
         n_answers = 0
         while None in reasons:
             if n_answers and n_answers % PAUSE_AFTER == 0:  # these annotators are faster than people
-                board.wait_for_selector("#progress-text:has-text('are expected to be wrong, and with')", timeout=FIT_MS)
+                board.wait_for_selector(
+                    "#progress-text:has-text('are expected to be wrong, and at most')", timeout=FIT_MS
+                )
                 board.wait_for_selector("#learner-state:not(:has-text('estimate yet'))")
             reasons = [reason or label_one(one.page, known) for reason, one in zip(reasons, annotators, strict=True)]
             n_answers += reasons.count(None)

@@ -93,6 +93,9 @@ def run_command(line: str) -> None:
         line = re.sub(r"\| jq .*", "", line)
     parts = [part.strip() for part in re.split(r"\|(?=(?:[^']*'[^']*')*[^']*$)", line)]  # no | inside of quotes
     piped: bytes | None = None
+    if line.startswith("palda serve") and "--backup" not in line and "--restore" not in line:
+        run_server(line)
+        return
     for part in parts[:-1]:
         piped = run_palda(part, piped) if part.startswith("palda ") else run_in_shell(part, piped)
     if parts[-1].startswith("palda "):
@@ -100,6 +103,18 @@ def run_command(line: str) -> None:
     else:
         assert len(parts) > 1, f"not a palda command: {line}"
         run_in_shell(parts[-1], piped)
+
+
+def run_server(line: str) -> None:
+    """Start a server on a free port and end it when it serves; a URL of a database becomes a file."""
+    words = [re.sub(r"^postgresql://.*", "labels.db", word) for word in shlex.split(line, comments=True)[1:]]
+    command = [sys.executable, "-m", "palda", *words, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603
+        assert server.stdout is not None
+        first = server.stdout.readline()
+        server.terminate()
+        assert server.wait(30) == 0, line
+    assert json.loads(first)["admin_token"] if "--json" in words else first.startswith("palda serves at http://")
 
 
 def run_in_shell(command: str, given: bytes | None) -> bytes:
@@ -250,6 +265,22 @@ def test_the_picture_of_the_report_is_taken_by_its_script(
     runpy.run_path(str(script), run_name="__main__")
     assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert (ROOT / "docs" / "pictures" / f"{name}.png").stat().st_size < 300_000
+
+
+@pytest.mark.browser
+@pytest.mark.guide
+@pytest.mark.long
+def test_the_pictures_of_the_server_are_taken_by_their_script(tmp_path: Path) -> None:
+    pytest.importorskip("playwright.sync_api", reason="the pictures need playwright: pip install playwright")
+    pytest.importorskip("fastapi", reason="the server is not installed: pip install 'palda[live]'")
+    if not (os.environ.get("PALDA_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")):
+        pytest.skip("no Chromium found: install one, or name it in PALDA_CHROMIUM")
+    script = tmp_path / "labelling.py"
+    script.write_text((ROOT / "docs" / "pictures" / "labelling.py").read_text())
+    runpy.run_path(str(script), run_name="__main__")
+    for name in ("labelling-label", "labelling-dashboard", "labelling-adjudicate"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (ROOT / "docs" / "pictures" / f"{name}.png").stat().st_size < 300_000
 
 
 def named_in_code(page: Path) -> list[str]:

@@ -56,6 +56,7 @@ _TITLES = {
     403: "Not allowed",
     404: "Not found",
     429: "Too many requests",
+    500: "Something went wrong",
     503: "The server cannot work now",
 }
 

@@ -10,12 +10,13 @@ import hmac
 import logging
 import re
 import secrets
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from palda.live.errors import NotAllowedError, NotFoundError, NotSignedInError, TooManyRequestsError
@@ -25,7 +26,6 @@ from palda.live.web.limits import BodyLimit, Limits, TokenBuckets
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from starlette.requests import Request
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -273,7 +273,17 @@ class Shield:
             if is_started:
                 raise  # the connection is cut, so that the client sees that the answer is not complete
             detail = f"internal error {error_id}: the server's log says more"
-            await JSONResponse({"detail": detail}, 500)(scope, receive, send_with_headers)
+            await self._answer(scope, detail)(scope, receive, send_with_headers)
+
+    @staticmethod
+    def _answer(scope: Scope, detail: str) -> Response:
+        """Answer to an unexpected error: a page for people, unless the page itself fails."""
+        error_page = getattr(scope["app"].state, "error_page", None)
+        if error_page is not None and not scope["path"].startswith("/api/"):
+            with suppress(Exception):
+                page: Response = error_page(Request(scope), 500, detail)
+                return page
+        return JSONResponse({"detail": detail}, 500)
 
     def _refusal(self, scope: Scope) -> Response | None:
         hosts = Headers(scope=scope).getlist("host")

@@ -69,12 +69,12 @@ function drawProgress() {
   const { estimate, project, history } = status;
   const target = project.settings.target_error;
   const nLabels = estimate ? Math.max(1, estimate.n_labels) : 1;
-  const goal = target === null ? `Every document gets ${plural(project.settings.max_votes_per_doc, "vote")}.` : `Labelling stops when at most ${percent(target)} of the labels are expected to be wrong.`;
+  const goal = target === null ? `Every document gets ${plural(project.settings.max_votes_per_doc, "vote")}.` : `Labelling stops when at most ${percent(target)} of the labels are wrong with 90% certainty.`;
   let now = "";
   if (!status.n_documents) now = "There are no documents yet: import some on the settings page.";
   else if (!estimate) now = "The first estimate appears after the first votes.";
   else {
-    now = `After ${plural(estimate.n_votes, "vote")}, about ${whole(estimate.expected_wrong)} of ${plural(estimate.n_labels, "label")} are expected to be wrong, and with 90% certainty at most ${whole(Math.ceil(estimate.upper_wrong))}.`;
+    now = `After ${plural(estimate.n_votes, "vote")}, about ${whole(estimate.expected_wrong)} of ${plural(estimate.n_labels, "label")} are expected to be wrong, and at most ${whole(Math.ceil(estimate.upper_wrong))} with 90% certainty.`;
     if (estimate.is_met) now += " The target is met.";
   }
   setText(byId("progress-text"), `${goal} ${now}`);
