@@ -6,9 +6,10 @@ import shlex
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from palda.cli import options as opt
+from palda.cli.commands.serve import live_packages
 from palda.cli.commands.simulate import FILES, Folder, files_in_folder, write_simulation
 from palda.cli.console import Messages, program_name, standard_output
 from palda.cli.output import Target, write_records, write_table
@@ -16,10 +17,12 @@ from palda.cli.output import Target, write_records, write_table
 if TYPE_CHECKING:
     from palda.data import Array, Corpus, TextWords, Votes
     from palda.estimators import CrowdPALDA
+    from palda.live.serving import ServerLinks
     from palda.simulate import SimulatedAnnotators, SimulatedDocuments
 
 N_DOCS = 1500
 _N_NEW, _VOTES_PER_DOC = 300, 5
+_LIVE = "Live"
 _RESULT_FILES = ("labels.csv", "annotators.csv", "model.palda", "report.html")
 
 
@@ -29,8 +32,20 @@ def demo(
     seed: opt.Seed = 0,
     jobs: opt.Jobs = None,
     quiet: opt.Quiet = False,
+    live: Annotated[
+        bool, opt.flag("Serve a project in the browser that simulated annotators label.", "--live", panel=_LIVE)
+    ] = False,
+    port: Annotated[
+        int, opt.option("Port of the server; 0 for any that is free.", min=0, max=65535, panel=_LIVE)
+    ] = 8600,
+    seconds: Annotated[
+        float | None, opt.option("End the server after this time.", min=0, show_default="at Ctrl-C", panel=_LIVE)
+    ] = None,
 ) -> None:
     """Run every step on simulated data whose true labels are known; nothing is read or downloaded."""
+    if live:
+        _serve(port, seconds, seed)
+        return
     with files_in_folder(folder, (*FILES, *_RESULT_FILES), force=force):
         Messages(quiet=quiet).write("simulating 50 annotators and fitting; the first run takes up to a minute")
         result = run_demo(seed, n_jobs=jobs)
@@ -40,6 +55,21 @@ def demo(
     with standard_output():
         sys.stdout.write(f"\nwrote to {folder}: {', '.join(path.name for path in paths)}\n")
         sys.stdout.write(_next_steps(folder))
+
+
+def _serve(port: int, seconds: float | None, seed: int) -> None:
+    with live_packages():
+        from palda.live.demo import run_live_demo
+
+    def started(links: ServerLinks, dashboard: str) -> None:
+        with standard_output():
+            sys.stdout.write(
+                "palda demo: twelve simulated annotators label simulated news, among them a liar, a copier and a "
+                f"spammer.\nsign in as admin: {links.admin_link}\nthen watch:       {dashboard}\n"
+                "Ctrl-C ends the server; nothing is kept.\n"
+            )
+
+    run_live_demo(port, started, seconds, seed)
 
 
 class DemoResult(NamedTuple):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -131,15 +133,11 @@ def serve(
 ) -> None:  # fmt: skip
     """Serve a labelling project in the browser: what to label next, consensus, quality of annotators, when to stop."""
     messages = Messages(quiet=quiet)
-    try:
+    with live_packages():
         from palda.live import copies
         from palda.live.learner import FitOptions
         from palda.live.serving import LOOPBACK, ServerOptions
         from palda.live.serving import serve as run_server
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").partition(".")[0] not in _EXTRA:
-            raise
-        raise PaldaError("the server needs more packages; install them with: pip install 'palda[live]'") from None
     if backup is not None or restore is not None:
         n_rows = copies.back_up(store, backup, force=force) if backup else copies.restore(_given(restore), store)
         messages.write(f"copied {n_rows:,} rows to {backup or store}")
@@ -156,6 +154,17 @@ def serve(
             sys.stdout.write(_as_json(links) if as_json else _as_text(links))
 
     run_server(store, options, project.new_project(), started)
+
+
+@contextmanager
+def live_packages() -> Iterator[None]:
+    """Imports of the server; without its packages one line says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in _EXTRA:
+            raise
+        raise PaldaError("the server needs more packages; install them with: pip install 'palda[live]'") from None
 
 
 def _given(path: Path | None) -> Path:

@@ -29,7 +29,7 @@ ACTIVE_SECONDS = 1800.0
 """Somebody who has done nothing for this long gets no documents reserved; the next request shows that they are back."""
 
 _MIN_LENGTH, _MAX_LENGTH = 2, 60  # of a queue
-_SHARE = 0.25  # of the time that is spent on assignments
+_SHARE = 0.25  # of one processor, for assignments
 _MAX_PAIRS = 400  # per call, so that the log is followed meanwhile; 0.5 s with 100,000 documents of 20 classes
 _PERIODS, _MAX_SECONDS = 8.0, 30.0  # a queue holds the work of so many calls, and of so many seconds at most
 _RATE_SECONDS = 60.0  # over which speeds are averaged
@@ -103,7 +103,7 @@ class Assignments:
 
     def refill(self, live: LiveModel, settings: ProjectSettings) -> int:
         """Queue documents for people whose queue is short; returns how many."""
-        start = time.monotonic()
+        start, used = time.monotonic(), time.process_time()
         if start < self._next_at:
             return 0
         state = self._store.read(self._read)
@@ -113,7 +113,7 @@ class Assignments:
         if wanted:
             self._store.read(lambda connection: live.learn_names(connection, state.members))
             n_queued = self._assign(live, settings, state, wanted)
-            self._period = (time.monotonic() - start) / _SHARE
+            self._period = (time.process_time() - used) / _SHARE
         self._next_at = start + max(self._period if wanted else 0.0, _MIN_PERIOD if state.members else _IDLE_PERIOD)
         return n_queued
 
@@ -233,11 +233,9 @@ class Assignments:
     ) -> list[dict[str, Any]]:
         """Rows of the queue from a table of assignments, the best first."""
         label_of = dict(zip(live.model.classes_.tolist(), live.label_ids.tolist(), strict=True))
-        row_of = {name: row for row, name in enumerate(live.model.doc_ids_)} if len(table) > 100 else None
         rows = []
         for one in table.to_dict("records"):
-            place = row_of[one["doc"]] if row_of else int(np.flatnonzero(live.model.doc_ids_ == one["doc"])[0])
-            document, person = int(live.document_ids[place]), person_of[one["annotator"]]
+            document, person = live.id_of[one["doc"]], person_of[one["annotator"]]
             if document < 0:
                 continue
             ranks[person] += 1

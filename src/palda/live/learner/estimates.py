@@ -157,9 +157,9 @@ def write_progress(store: Store, project_id: int, position: int, estimate: Proje
         query = select(history.c.position, history.c.estimate).where(history.c.project_id == project_id)
         last = connection.execute(query.order_by(history.c.position.desc()).limit(2)).all()
         is_close = len(last) == 2 and last[0].estimate["n_votes"] < _GROWTH * last[1].estimate["n_votes"]
-        if last and (is_close or last[0].position >= position):
-            same = and_(history.c.project_id == project_id, history.c.position >= last[0].position)
-            connection.execute(delete(history).where(same))
+        first = min(position, last[0].position) if is_close else position
+        replaced = and_(history.c.project_id == project_id, history.c.position >= first)
+        connection.execute(delete(history).where(replaced))
         row = {"project_id": project_id, "position": position, "estimate": asdict(estimate)}
         connection.execute(insert(history).values(computed_at=time.time(), **row))
         of_project = project.c.id == project_id

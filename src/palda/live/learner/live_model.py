@@ -44,6 +44,7 @@ class LiveModel:
         self.position = position
         self.label_ids = np.array(label_ids, dtype=np.int64)
         self.document_ids: Ints = np.empty(0, dtype=np.int64)  # by row; -1 for documents that were deleted
+        self.id_of: dict[str, int] = {}  # the same by name
         self.n_unknown = 0  # documents that wait for the next fit
         self.name_of: dict[int, str] = {}  # of people; names of the model stay until the next fit
         self.is_random_gold = True  # no known label was chosen for its doubt
@@ -51,8 +52,9 @@ class LiveModel:
     def read_names(self, connection: Connection, project_id: int) -> None:
         """Find the documents of the model in the store, and whether its known labels are a random sample."""
         ids, names = log_columns.document_names(connection, project_id)
-        id_of = dict(zip(names, ids.tolist(), strict=True))
-        self.document_ids = np.array([id_of.get(name, -1) for name in self.model.doc_ids_], dtype=np.int64)
+        stored = dict(zip(names, ids.tolist(), strict=True))
+        self.id_of = {name: stored.get(name, -1) for name in self.model.doc_ids_.tolist()}
+        self.document_ids = np.array(list(self.id_of.values()), dtype=np.int64)
         self.n_unknown = len(ids) - int((self.document_ids >= 0).sum())
         self.is_random_gold = all(row.is_random for row in log_columns.gold_rows(connection, project_id))
 

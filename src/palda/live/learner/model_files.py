@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from palda.live.store import Store
 
 _PART_BYTES = 1 << 19
-_ROWS_PER_WRITE = 300
+_ROWS_PER_WRITE = 500
 
 
 class StoredFit(NamedTuple):

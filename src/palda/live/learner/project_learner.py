@@ -71,7 +71,7 @@ class Overtaken(Exception):  # noqa: N818 - no error: the fit is repeated
 
 
 class Budget:
-    """Keeps the time that a task takes below a share of all time."""
+    """Keeps the processor time of a task below a share of all time."""
 
     def __init__(self, share: float, max_pause: float = math.inf) -> None:
         self._wait, self._max_pause = 1.0 / share - 1.0, max_pause
@@ -85,10 +85,9 @@ class Budget:
     @contextmanager
     def spend(self) -> Iterator[None]:
         """Measure one run."""
-        start = time.monotonic()
+        start = time.process_time()
         yield
-        end = time.monotonic()
-        self._next_at = end + min((end - start) * self._wait, self._max_pause)
+        self._next_at = time.monotonic() + min((time.process_time() - start) * self._wait, self._max_pause)
 
 
 class ProjectLearner:
@@ -110,13 +109,15 @@ class ProjectLearner:
         self._n_new = self._n_fitted = 0  # entries since the last fit, and votes that it had
         self._is_stale = False  # the model lacks documents or classes, or data were removed
         self._is_changed = False  # since the last estimate
+        self._is_behind = False  # there is more of the log than one part
         self._people: set[int] = set()  # whose estimates are to be written
+        self._rows = np.empty(0, dtype=np.int64)  # documents whose posteriors are to be written
         self._n_failures = 0
         self._message = "waiting for votes"
         self._fit_at = 0.0
         self._used_at = time.monotonic()
-        self._update, self._estimate = Budget(0.1, 2.0), Budget(0.2)
-        self._annotators, self._evidence = Budget(0.1), Budget(0.05)
+        self._update, self._estimate = Budget(0.1, 2.0), Budget(0.1)
+        self._annotators, self._evidence = Budget(0.03), Budget(0.02)
 
     @property
     def is_fitting(self) -> bool:
@@ -145,7 +146,7 @@ class ProjectLearner:
         if self._position < 0:
             self._load(head)
         was_busy = False
-        if head > self._position and self._update.is_ready:
+        if head > self._position and (self._is_behind or self._update.is_ready):
             with self._update.spend():
                 was_busy = self._follow()
         if self._fit is not None:
@@ -153,7 +154,7 @@ class ProjectLearner:
         elif may_fit and self._needs_fit():
             self._fit = self._start_fit(self._id)
             self._message = "fitting"
-        if self._live is not None:
+        if self._live is not None and not self._is_behind:
             was_busy |= self._write(self._live, project)
         if was_busy:
             self._used_at = time.monotonic()
@@ -190,7 +191,7 @@ class ProjectLearner:
         self._live, self._position = live, live.position
         self._is_stale, self._is_changed = is_stale, True
         self._n_new, self._n_fitted = n_new, len(live.model.current_votes())
-        self._people = set(live.name_of)
+        self._people, self._rows = set(live.name_of), self._rows[:0]
         self._fit_at = time.monotonic() + max(_MIN_PAUSE, _PAUSE * seconds)
 
     def _follow(self) -> bool:
@@ -201,8 +202,8 @@ class ProjectLearner:
             self._position = -1
             return True
         self._take_in(part)
-        self._position = part.until
-        return is_new or not part.is_all
+        self._position, self._is_behind = part.until, not part.is_all
+        return is_new or self._is_behind
 
     def _read_log(self, after: int) -> LogPart:
         def read(connection: Connection) -> LogPart:
@@ -232,8 +233,10 @@ class ProjectLearner:
     def _update_model(self, live: LiveModel, part: LogPart) -> None:
         touched = self._apply(live, part)
         live.position = part.until
-        if len(touched.rows):
-            model_files.write_posteriors(self._paced, self._id, live, touched.rows)
+        self._rows = np.union1d(self._rows, touched.rows)
+        if len(self._rows) and part.is_all:
+            model_files.write_posteriors(self._paced, self._id, live, self._rows)
+            self._rows = self._rows[:0]
         self._people |= touched.people
         self._is_changed |= len(touched.rows) > 0
 

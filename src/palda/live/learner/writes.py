@@ -31,7 +31,7 @@ class Paced:
             self._store.write(piece)
             self._on_piece()
             if len(pieces) > 1:
-                time.sleep(min(time.monotonic() - start, 1.0))
+                time.sleep(min(time.monotonic() - start, 0.1))
 
 
 def upsert(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
