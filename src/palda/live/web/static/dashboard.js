@@ -56,7 +56,7 @@ function drawStats() {
   field("saved", isFinal && reference > 0 && saved > 0 ? `${whole(saved)} (${percent(saved / reference, 0)})` : "–");
   field("saved-note", sameQuality !== null
     ? `votes saved: a fixed number per document needs about ${whole(sameQuality)} for this quality`
-    : `votes saved against ${fixed} per document, which is ${whole(fixed * nDocuments)}`);
+    : `votes saved against ${fixed} per document${nDocuments ? `, which is ${whole(fixed * nDocuments)}` : ""}`);
 }
 
 function pointsOf(history, nLabels) {

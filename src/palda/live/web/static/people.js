@@ -83,6 +83,7 @@ export function drawPeople(next, admin) {
   });
   for (const gone of rows.values()) gone.remove();
   byId("nobody").hidden = people.length > 0;
+  body.closest("table").hidden = people.length === 0;
   drawAlarms();
 }
 
