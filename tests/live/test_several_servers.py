@@ -1,0 +1,104 @@
+"""Several servers on one database of PostgreSQL: two stores stand for two processes, because nothing else is shared."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import select
+
+from palda.live import schema
+from palda.live.records import Actor, Answer, Task
+from palda.live.service import access, documents, labelling, people, projects
+from palda.live.store import Store, open_store
+
+N_DOCS, N_PEOPLE = 60, 4
+
+
+@pytest.fixture
+def stores(postgresql) -> Iterator[list[Store]]:
+    address = postgresql.new_database()
+    with ThreadPoolExecutor(2) as pool:  # both create the tables at the same time
+        opened = list(pool.map(open_store, [address, address]))
+    yield opened
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def project(stores: list[Store]) -> tuple[int, list[Actor]]:
+    store = stores[0]
+    owner = access.enter(store, access.start_tokens(store)[1])
+    project_id = projects.create(store, owner, "project", ["a", "b"]).id
+    rows = [documents.DocumentRow(f"d{number}", "text") for number in range(N_DOCS)]
+    documents.run_import(store, project_id, documents.new_import(store, project_id, N_DOCS).id, rows)
+    tokens = [access.invite(store, owner, project_id, "annotator", f"p{number}") for number in range(N_PEOPLE)]
+    return project_id, [access.enter(store, access.accept(store, token)[0], project_id) for token in tokens]
+
+
+def label_everything(store: Store, person: Actor, project_id: int, labels: list[int]) -> int:
+    n_answers = 0
+    while isinstance(task := labelling.next_task(store, person, project_id), Task):
+        votes = dict.fromkeys(labels, 1)
+        labelling.submit(store, person, project_id, Answer(task.document_id, f"{task.document_id}", "votes", votes))
+        n_answers += 1
+    return n_answers
+
+
+def test_entries_of_the_log_become_visible_in_their_order(
+    stores: list[Store], project: tuple[int, list[Actor]]
+) -> None:
+    project_id, members = project
+    labels = [label.id for label in projects.project(stores[0], project_id).labels]
+    query, stop = select(schema.vote.c.position), threading.Event()
+    seen: list[set[int]] = []
+
+    def follow() -> None:
+        while not stop.is_set():
+            seen.append(set(stores[1].read(lambda connection: connection.execute(query).scalars().all())))
+
+    with ThreadPoolExecutor(N_PEOPLE + 1) as pool:
+        reader = pool.submit(follow)
+        work = [
+            pool.submit(label_everything, stores[number % 2], person, project_id, labels)
+            for number, person in enumerate(members)
+        ]
+        n_answers = [job.result() for job in work]
+        stop.set()
+        reader.result()
+    assert n_answers == [N_DOCS] * N_PEOPLE
+    for before, after in itertools.pairwise(seen):
+        assert before <= after
+        assert min(after - before, default=len(after) + 10**9) > max(before, default=0)
+    looks = [one.n_looks for one in documents.documents(stores[1], project_id, limit=N_DOCS)]
+    assert looks == [N_PEOPLE] * N_DOCS
+
+
+def test_what_one_server_changes_holds_for_the_other_at_once(
+    stores: list[Store], project: tuple[int, list[Actor]]
+) -> None:
+    first, second = stores
+    project_id, members = project
+    token = access.create_session(first, members[0].person_id)
+    assert access.enter(second, token, project_id).name == "p0"
+    people.set_paused(first, project_id, members[0].person_id, is_paused=True)
+    assert access.enter(second, token, project_id).is_paused
+    access.end_session(second, token)
+    with pytest.raises(Exception, match="sign in"):
+        access.enter(first, token, project_id)
+
+
+def test_the_same_answer_through_both_servers_is_stored_once(
+    stores: list[Store], project: tuple[int, list[Actor]]
+) -> None:
+    project_id, members = project
+    task = labelling.next_task(stores[0], members[0], project_id)
+    assert isinstance(task, Task)
+    answer = Answer(task.document_id, "same", "votes", {task.label_ids[0]: 1})
+    with ThreadPoolExecutor(2) as pool:
+        receipts = list(pool.map(lambda store: labelling.submit(store, members[0], project_id, answer), stores))
+    assert sorted(receipt.is_repeat for receipt in receipts) == [False, True]
+    assert receipts[0].position == receipts[1].position
