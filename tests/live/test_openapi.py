@@ -188,3 +188,21 @@ def test_ten_thousand_requests_drawn_from_the_openapi_document_get_documented_an
     operations = {name for name, _ in statuses}
     reached = {name for name, status in statuses if status < 300 or status == 409}
     assert operations - reached == set()
+
+
+def test_the_openapi_document_says_of_every_operation_what_it_does_who_may_call_it_and_how_it_refuses(
+    world: World,
+) -> None:
+    described = create_app(world.store).openapi()
+    operations = [operation for methods in described["paths"].values() for operation in methods.values()]
+    names = [operation["operationId"] for operation in operations]
+    assert len(set(names)) == len(names)
+    for operation in operations:
+        assert operation["summary"]
+        refusals = {status: answer for status, answer in operation["responses"].items() if int(status) >= 400}
+        assert {"400", "414"} <= set(refusals)
+        assert {"401", "403", "422", "429", "503"} <= set(refusals) or operation["security"] == []
+        for answer in refusals.values():
+            assert answer["content"] == {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    assert set(described["components"]["securitySchemes"]) == {"token", "session"}
+    assert "HTTPValidationError" not in described["components"]["schemas"]
