@@ -38,6 +38,7 @@ LONG = (
     "online",
     "scale",
     "golden",
+    "server",
 )  # run only when named
 WITH_ARGUMENTS = (
     "default_fit",
@@ -50,6 +51,7 @@ WITH_ARGUMENTS = (
     "adaptive",
     "features",
     "stopping",
+    "server",
 )
 
 

@@ -64,22 +64,9 @@ class Watch:
         self._start = time.monotonic()
         self.peak: dict[str, int] = {}
 
-    def wait_for(self, role: str, seconds: float) -> None:
-        """Wait until there is a process with a role."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if any(role_of(child) == role for child in children(self._server)):
-                return
-            time.sleep(0.2)
-        print(f"  there is no {role} after {seconds:.0f} s")
-
-    def reset(self) -> None:
-        """Forget what was seen."""
-        self._start = time.monotonic()
-
     def start(self) -> None:
         """Sample in a thread."""
-        self.reset()
+        self._start = time.monotonic()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 

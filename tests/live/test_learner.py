@@ -22,7 +22,7 @@ from palda.live.learner.fitting import FitProcess, fit_model, read_snapshot
 from palda.live.learner.loop import Learner
 from palda.live.learner.options import FitOptions
 from palda.live.learner.supervisor import LearnerSupervisor
-from palda.live.records import ProjectSettings
+from palda.live.records import Answer, ProjectSettings
 from palda.live.service import documents, labelling, people, projects, results
 
 NEVER = ProjectSettings(target_error=1e-6, gold_share=0.0)
@@ -122,6 +122,44 @@ def test_queues_hold_what_nobody_has_answered_or_holds(news: Newsroom) -> None:
         assert not taken & set(queued)
         assert len(set(queued)) == len(queued)
     run(learner, lambda: len({row["person_id"] for row in news.rows("queue")}) == 3)
+
+
+def test_documents_that_were_declined_are_not_queued_again(news: Newsroom) -> None:
+    learner = fitted(news)
+    declined = set()
+    for kind in ("skip", "cannot_tell") * 3:
+        task = news.task(0)
+        given = Answer(task.document_id, f"declined-{len(declined)}", kind)  # type: ignore[arg-type]
+        labelling.submit(news.store, news.people[0], news.id, given)
+        declined.add(task.document_id)
+        learner.step()
+        queued = {row["document_id"] for row in news.rows("queue") if row["person_id"] == news.people[0].person_id}
+        assert not declined & queued
+
+
+def test_single_classes_are_asked_for_if_the_project_wants_it(news: Newsroom) -> None:
+    projects.change(news.store, news.id, settings={"ask": "labels"})
+    learner = fitted(news, 45)
+    run(learner, lambda: any(row["label_ids"] for row in news.rows("queue")))
+    task = next(task for task in (news.task(who) for who in range(3)) if len(task.label_ids) < 4)
+    news.send(0, task.document_id, dict.fromkeys(task.label_ids, 1))
+    run(learner, lambda: is_level(news, learner))
+
+
+def test_the_learner_works_on_every_kind_of_store(store_location: str) -> None:
+    room = Newsroom(store_location, settings=NEVER)
+    try:
+        learner = fitted(room)
+        news_task = room.task(0)
+        before = room.posteriors()[news_task.document_id]
+        room.answer(0, news_task)
+        people.erase(room.store, room.owner, room.id, room.people[2].person_id)
+        run(learner, lambda: generation(room) == 2 and is_level(room, learner))
+        assert not np.array_equal(room.posteriors()[news_task.document_id], before)
+        again = room.learner()
+        run(again, lambda: is_level(room, again) and bool(room.rows("queue")))
+    finally:
+        room.store.close()
 
 
 def test_paused_annotators_get_no_documents(news: Newsroom) -> None:
