@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sqlalchemy import func, insert, select, update
 
 from palda.live import schema
-from palda.live.errors import ConflictError, InvalidRequestError, NotFoundError
+from palda.live.errors import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError
 from palda.live.records import Actor, Answer, NoTask, ProjectSettings, Task
 from palda.live.service import access, documents, exports, labelling, people, projects
 from palda.live.store import Store, open_store
@@ -265,6 +266,88 @@ def test_a_pseudonym_replaces_the_name_everywhere(crew: Crew) -> None:
         assert "person 0" not in str(crew.store.read(lambda c, table=table: c.execute(select(table)).all()))
 
 
+def test_the_number_of_a_deleted_document_or_person_is_not_used_again(crew: Crew) -> None:
+    last = documents.documents(crew.store, crew.id)[-1].id
+    documents.delete_document(crew.store, crew.id, last)
+    crew.add_documents(1, start=50)
+    assert documents.documents(crew.store, crew.id)[-1].id > last
+    ann = crew.people[-1]
+    people.erase(crew.store, crew.owner, crew.id, ann.person_id)
+    assert crew.invite("somebody new").person_id > ann.person_id
+
+
+def test_a_skip_after_votes_withdraws_them(crew: Crew) -> None:
+    ann = crew.people[0]
+    task = crew.task(ann)
+    crew.answer(ann, task.document_id, "1", 1, 0)
+    labelling.submit(crew.store, ann, crew.id, Answer(task.document_id, "2", "skip"))
+    assert crew.votes_csv() == []
+    assert documents.find_document(crew.store, crew.id, task.document_id).n_looks == 0
+
+
+def test_undo_withdraws_all_votes_of_a_document_that_was_answered_twice(crew: Crew) -> None:
+    ann = crew.people[0]
+    task = crew.task(ann)
+    crew.answer(ann, task.document_id, "1", 1, 0)
+    crew.answer(ann, task.document_id, "2", 0)
+    labelling.undo(crew.store, ann, crew.id, "3")
+    assert crew.votes_csv() == []
+
+
+def test_undo_finds_the_last_answer_although_the_clock_was_set_back(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = crew.people[0]
+    crew.answer(ann, crew.task(ann).document_id, "1", 1, 0)
+    second = crew.task(ann)
+    monkeypatch.setattr("time.time", lambda: 1000.0)
+    crew.answer(ann, second.document_id, "2", 1, 0)
+    undone = labelling.undo(crew.store, ann, crew.id, "3")
+    assert isinstance(undone, Task)
+    assert undone.document_id == second.document_id
+
+
+def test_undo_asks_for_the_same_classes_again(store_location: str) -> None:
+    crew = Crew(store_location, n_annotators=1, ask="labels")
+    ann = crew.people[0]
+    document_id = documents.documents(crew.store, crew.id)[0].id
+    asked = [crew.labels[1]]
+    row = {"project_id": crew.id, "person_id": ann.person_id, "rank": 0, "document_id": document_id, "gain": 1.0}
+    values = {**row, "purpose": "gain", "label_ids": asked, "position": 0}
+    crew.store.write(lambda c: c.execute(insert(schema.queue), values).rowcount)
+    assert crew.task(ann).label_ids == tuple(asked)
+    labelling.submit(crew.store, ann, crew.id, Answer(document_id, "1", "votes", {asked[0]: 1}))
+    undone = labelling.undo(crew.store, ann, crew.id, "2")
+    crew.store.close()
+    assert isinstance(undone, Task)
+    assert (undone.label_ids, undone.votes) == (tuple(asked), {asked[0]: 1})
+
+
+@pytest.mark.parametrize(("purpose", "is_given"), [("gain", False), ("gold", True)])
+def test_a_queued_document_that_was_decided_meanwhile_is_given_as_a_test_alone(
+    crew: Crew, purpose: str, *, is_given: bool
+) -> None:
+    ann = crew.people[0]
+    document_id = documents.documents(crew.store, crew.id)[0].id
+    row = {"project_id": crew.id, "person_id": ann.person_id, "rank": 0, "document_id": document_id, "gain": 1.0}
+    values = {**row, "purpose": purpose, "label_ids": None, "position": 0}
+    crew.store.write(lambda c: c.execute(insert(schema.queue), values).rowcount)
+    documents.set_gold(crew.store, crew.id, document_id, {crew.labels[0]: 1}, crew.owner)
+    assert (crew.task(ann).document_id == document_id) == is_given
+
+
+def test_somebody_who_is_paused_answers_only_what_was_given_to_them(crew: Crew) -> None:
+    ann = crew.people[0]
+    held = crew.task(ann).document_id
+    others = [one.id for one in documents.documents(crew.store, crew.id) if one.id != held]
+    paused = replace(ann, is_paused=True)
+    with pytest.raises(NotAllowedError):
+        crew.answer(paused, others[0], "1", 1, 0)
+    crew.answer(paused, held, "2", 1, 0)
+    crew.answer(paused, held, "3", 0, 0)
+    assert {line.split(",")[3] for line in crew.votes_csv()} == {"0"}
+
+
 def test_a_deleted_document_leaves_no_trace_but_the_event(crew: Crew) -> None:
     ann = crew.people[0]
     task = crew.task(ann)
@@ -286,6 +369,7 @@ class LabellingMachine(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.crew = Crew(Path(self.folder.name, "project.db"), max_votes_per_doc=2)
         self.held: dict[int, int] = {}
+        self.expired: set[int] = set()
         self.done: dict[int, list[int]] = {person.person_id: [] for person in self.crew.people}
         self.log: list[tuple[int, int, int, int, int | None]] = []
         self.n_sent = 0
@@ -295,6 +379,9 @@ class LabellingMachine(RuleBasedStateMachine):
     @rule(number=who)
     def ask(self, number: int) -> None:
         person = self.crew.people[number]
+        if number in self.expired:  # the document may have gone to somebody else
+            self.expired.remove(number)
+            self.held.pop(number, None)
         task = self.crew.next(person)
         if isinstance(task, Task):
             assert task.document_id not in self.done[person.person_id]
@@ -337,6 +424,7 @@ class LabellingMachine(RuleBasedStateMachine):
     @rule()
     def expire(self) -> None:
         self.crew.store.write(lambda c: c.execute(update(schema.lease).values(expires_at=1.0)).rowcount)
+        self.expired |= set(self.held)
 
     @invariant()
     def looks_agree(self) -> None:

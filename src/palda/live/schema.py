@@ -39,6 +39,9 @@ metadata = MetaData(
 
 Key = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows by itself only for INTEGER
 
+_NUMBERED = {"sqlite_autoincrement": True}
+"""A deleted row's number is not given to another: an answer that is sent late must not find a new document."""
+
 
 def _project() -> Column[int]:
     return Column("project_id", Key, ForeignKey("project.id"), nullable=False)
@@ -77,6 +80,7 @@ project = Table(
     Column("is_complete", Boolean, nullable=False, default=False),  # the learner found that the target is met
     Column("generation", Integer, nullable=False, default=0),  # of the fit in use; 0 before the first
     Column("created_at", Float, nullable=False),
+    **_NUMBERED,
 )
 
 label = Table(
@@ -89,6 +93,7 @@ label = Table(
     Column("description", Text, nullable=False, default=""),
     UniqueConstraint("project_id", "name"),
     UniqueConstraint("project_id", "number"),
+    **_NUMBERED,
 )
 
 person = Table(
@@ -98,6 +103,7 @@ person = Table(
     Column("name", String(200), nullable=False, unique=True),
     Column("is_owner", Boolean, nullable=False, default=False),  # admin of every project
     Column("created_at", Float, nullable=False),
+    **_NUMBERED,
 )
 
 member = Table(
@@ -125,6 +131,7 @@ credential = Table(
     Column("expires_at", Float, nullable=False),
     Index(None, "person_id"),
     Index(None, "project_id"),
+    **_NUMBERED,
 )
 
 document = Table(
@@ -139,6 +146,7 @@ document = Table(
     Column("is_gold", Boolean, nullable=False, default=False),
     UniqueConstraint("project_id", "name"),
     Index("ix_document_next", "project_id", "n_looks", "shuffle"),
+    **_NUMBERED,
 )
 
 gold = Table(
@@ -198,6 +206,7 @@ submission = Table(
     UniqueConstraint("project_id", "person_id", "client_id"),
     Index(None, "document_id"),
     Index(None, "person_id", "id"),
+    **_NUMBERED,
 )
 
 vote = Table(
@@ -242,6 +251,7 @@ import_job = Table(
     Column("message", Text, nullable=False, default=""),
     Column("started_at", Float, nullable=False),
     Column("server", String(80), nullable=False, default=""),  # the process that runs it
+    **_NUMBERED,
 )
 
 # Written by the learner

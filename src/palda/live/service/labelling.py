@@ -7,7 +7,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from palda.live.errors import ConflictError, InvalidRequestError, NotFoundError
+from palda.live.errors import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError
 from palda.live.records import NoTask, OwnProgress, ProjectSettings, Receipt, Task
 from palda.live.service import labelling_queries as queries
 from palda.live.service.names import checked_name
@@ -89,8 +89,11 @@ def submit(store: Store, actor: Actor, project_id: int, given: Answer) -> Receip
             return _repeated(connection, me, request)
         on_document = {"person": actor.person_id, "document": given.document_id}
         held = connection.execute(queries.END_LEASE, on_document).one_or_none()
-        entries = _entries(connection, project_id, given, None if held is None else held.label_ids)
-        counted = held is not None or connection.execute(queries.ANSWER_KIND, on_document).scalar() in _LOOKS
+        before = connection.execute(queries.ANSWER_KIND, on_document).scalar()
+        if actor.is_paused and held is None and before in (None, "undone"):
+            raise NotAllowedError("you are paused: only answers on documents that were given to you are taken")
+        entries = _entries(connection, me, given, None if held is None else held.label_ids)
+        counted = held is not None or before in _LOOKS
         if int(given.kind != "skip") != int(counted):
             _add_looks(connection, given.document_id, 1 if given.kind != "skip" else -1)
         _set_answer(connection, me, given.document_id, given.kind)
@@ -206,12 +209,12 @@ def _repeated(connection: Connection, me: dict[str, int], request: _Request) -> 
 
 
 def _entries(
-    connection: Connection, project_id: int, given: Answer, asked: list[int] | None
+    connection: Connection, me: dict[str, int], given: Answer, asked: list[int] | None
 ) -> Sequence[tuple[int, int | None]]:
-    """Class and value of each entry of the log."""
+    """Class and value of each entry of the log; a skip withdraws what was said before."""
     if given.kind == "skip":
-        return []
-    known = _label_ids(connection, project_id)
+        return _withdrawals(connection, {"person": me["person"], "document": given.document_id})
+    known = _label_ids(connection, me["project"])
     if given.kind == "cannot_tell":
         return [(label_id, None) for label_id in asked or known]
     if not set(given.votes) <= set(known):
@@ -253,17 +256,23 @@ def _withdraw_last(connection: Connection, me: dict[str, int], request: _Request
     if last is None:
         raise ConflictError("there is no answer to undo")
     about = {"person": me["person"], "document": last.document_id}
-    withdrawn = [(label_id, None) for label_id in _last_votes(connection, about)]
+    asked = [row.label_id for row in connection.execute(queries.LAST_VOTES, about)] if settings.ask == "labels" else []
     submission_id = _add_submission(connection, me, request._replace(document_id=last.document_id))
     if submission_id is None:
         raise AssertionError("the client id is new")
-    _add_votes(connection, me, submission_id, last.document_id, withdrawn)
+    _add_votes(connection, me, submission_id, last.document_id, _withdrawals(connection, about))
     _set_answer(connection, me, last.document_id, "undone")
     if last.kind == "skip":
         _add_looks(connection, last.document_id, 1)
     connection.execute(queries.END_LEASE, about)
     now = time.time()
-    _add_lease(connection, me, _Held(last.document_id, "undo", None, now + settings.lease_seconds), now)
+    _add_lease(connection, me, _Held(last.document_id, "undo", asked or None, now + settings.lease_seconds), now)
+
+
+def _withdrawals(connection: Connection, about: dict[str, int]) -> list[tuple[int, None]]:
+    """Entries that withdraw all current votes of somebody on a document."""
+    current = dict(connection.execute(queries.ALL_VOTES, about).all())
+    return [(label_id, None) for label_id, value in current.items() if value is not None]
 
 
 def _last_votes(connection: Connection, about: dict[str, int]) -> dict[int, int]:

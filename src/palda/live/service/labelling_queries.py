@@ -67,7 +67,13 @@ ADD_LEASE = insert(lease)
 FROM_QUEUE = (
     select(queue.c.rank, queue.c.document_id, queue.c.purpose, queue.c.label_ids)
     .join(document, document.c.id == queue.c.document_id)
-    .where(_my_queue, not_(_is_answered), or_(document.c.n_looks < _max_looks, document.c.is_gold))
+    .where(_my_queue, not_(_is_answered))
+    .where(
+        or_(
+            and_(document.c.n_looks < _max_looks, not_(document.c.is_gold)),
+            and_(document.c.is_gold, queue.c.purpose == "gold"),  # others were decided since they were chosen
+        )
+    )
     .order_by(queue.c.rank)
     .limit(1)
 )
@@ -88,10 +94,15 @@ SET_ANSWER = {
     )
     for name, statement in _inserts(answer).items()
 }
-LAST_ANSWER = (
+LAST_ANSWER = (  # by the number of its submission: clocks may jump
     select(answer.c.document_id, answer.c.kind)
-    .where(answer.c.person_id == _person, answer.c.project_id == _project, answer.c.kind != "undone")
-    .order_by(answer.c.answered_at.desc())
+    .join(
+        submission,
+        and_(submission.c.person_id == answer.c.person_id, submission.c.document_id == answer.c.document_id),
+    )
+    .where(submission.c.person_id == _person, submission.c.project_id == _project)
+    .where(submission.c.kind != "undo", answer.c.kind != "undone")
+    .order_by(submission.c.id.desc())
     .limit(1)
 )
 OWN_PROGRESS = select(
@@ -116,6 +127,11 @@ ADD_SUBMISSION = {  # returns nothing if the client id was used before
     for name, statement in _inserts(submission).items()
 }
 ADD_VOTES = insert(vote)
+ALL_VOTES = (
+    select(vote.c.label_id, vote.c.value)
+    .where(vote.c.person_id == _person, vote.c.document_id == _document)
+    .order_by(vote.c.position)
+)
 LAST_POSITION = select(func.max(vote.c.position)).where(vote.c.submission_id == bindparam("submission"))
 _latest = (
     select(func.max(submission.c.id))
