@@ -55,9 +55,7 @@ function fillRow(row, person) {
 
 function drawAlarms() {
   const found = people.flatMap((person) => {
-    const lines = [...(person.estimate?.alarms ?? [])];
-    if (person.estimate?.verdict === "spammer") lines.push("votes as if at random (spammer)");
-    if (person.estimate?.verdict === "adversarial") lines.push("votes against the true labels (adversarial); the votes count as the opposite");
+    const lines = person.estimate?.alarms ?? [];
     return lines.length && !person.is_paused ? [[person, lines.join("; ")]] : [];
   });
   byId("alarms").hidden = found.length === 0;
