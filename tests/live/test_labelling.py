@@ -14,7 +14,7 @@ from sqlalchemy import func, insert, select, update
 from palda.live import schema
 from palda.live.errors import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError
 from palda.live.records import Actor, Answer, NoTask, ProjectSettings, Task
-from palda.live.service import access, documents, exports, labelling, people, projects
+from palda.live.service import access, documents, exports, labelling, people, projects, results
 from palda.live.store import Store, open_store
 
 N_DOCS = 5
@@ -274,6 +274,16 @@ def test_the_number_of_a_deleted_document_or_person_is_not_used_again(crew: Crew
     ann = crew.people[-1]
     people.erase(crew.store, crew.owner, crew.id, ann.person_id)
     assert crew.invite("somebody new").person_id > ann.person_id
+
+
+def test_a_document_that_somebody_only_holds_is_not_judged(crew: Crew) -> None:
+    ann, bob, _ = crew.people
+    held = crew.task(ann).document_id
+    crew.answer(bob, crew.task(bob).document_id, "1", 1, 0)
+    status = results.status(crew.store, crew.id)
+    assert (status.n_judged, status.n_votes, status.n_leases) == (1, 1, 1)
+    n_votes = {row.document_id: row.n_looks for row in results.consensus(crew.store, crew.id)}
+    assert (n_votes[held], sum(n_votes.values())) == (0, 1)
 
 
 def test_a_skip_after_votes_withdraws_them(crew: Crew) -> None:

@@ -164,7 +164,7 @@ def _served(location: str, folder: Path) -> Iterator[tuple[World, str]]:
 def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """A report takes seconds, and there is no model to report on."""
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise ConflictError("there is no model yet")
 
     monkeypatch.setattr(exports, "write_report_file", refuse)

@@ -19,6 +19,7 @@ PREFIX = "/api/v1"
 SIGNED_IN = ("annotator", "paused annotator", "viewer", "admin", "admin of another project", "owner")
 MEMBERS = ("annotator", "paused annotator", "viewer", "admin", "owner")
 LABELLING = ("annotator", "paused annotator", "admin", "owner")
+AT_WORK = ("annotator", "admin", "owner")
 WATCHING = ("viewer", "admin", "owner")
 ADMINS = ("admin", "owner")
 OWNERS = ("owner",)
@@ -77,7 +78,7 @@ TABLE = [
     Entry("POST", "/projects/{project_id}/people/{person_id}/pseudonym", ADMINS),
     Entry("POST", "/projects/{project_id}/people/{person_id}/tokens", ADMINS, 201, lambda _: {"days": 3}),
     Entry("POST", "/projects/{project_id}/next", LABELLING),
-    Entry("POST", "/projects/{project_id}/votes", LABELLING, 200, _votes),
+    Entry("POST", "/projects/{project_id}/votes", AT_WORK, 200, _votes),
     Entry("POST", "/projects/{project_id}/undo", LABELLING, 409, lambda _: {"client_id": "none"}, takes_away=True),
     Entry("GET", "/projects/{project_id}/own-progress", LABELLING),
     Entry("GET", "/projects/{project_id}/status", WATCHING),

@@ -58,9 +58,12 @@ def restore(backup: str | os.PathLike[str], location: str | os.PathLike[str]) ->
 
 def copy_rows(source: Store, target: Store) -> int:
     """Copy all rows to a store that has none; returns their number."""
+    last = schema.store_info  # without it nothing opens the store, so that half a copy is not taken for a whole one
+    target.write(lambda writer: writer.execute(delete(last)).rowcount)
+    tables = [table for table in schema.metadata.sorted_tables if table is not last]
 
     def read(connection: Connection) -> int:
-        return sum(_copy_table(connection, table, target) for table in schema.metadata.sorted_tables)
+        return sum(_copy_table(connection, table, target) for table in (*tables, last))
 
     n_rows = source.read(read)
     if not target.is_sqlite:

@@ -1,4 +1,7 @@
-"""Writes the report of a project: ``python -m palda.live.report_file PROJECT FILE``, store in ``PALDA_STORE``."""
+"""Writes the report of a project: ``python -m palda.live.report_file PROJECT FILE [votes]``, store in ``PALDA_STORE``.
+
+With "votes" it shows who voted what on the documents.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from palda.live.service.projects import project
 from palda.live.store import open_store
 
 
-def main(project_id: int, path: Path) -> None:
+def main(project_id: int, path: Path, *, has_votes: bool) -> None:
     """Write the report."""
     from palda.estimators import CrowdPALDA, load
     from palda.report import write_report
@@ -35,11 +38,11 @@ def main(project_id: int, path: Path) -> None:
         found = dict(store.read(lambda connection: connection.execute(texts).all()))
     finally:
         store.close()
-    write_report(model, path, texts=found, votes=model.current_votes(), title=title, force=True)
+    write_report(model, path, texts=found, votes=model.current_votes() if has_votes else None, title=title, force=True)
 
 
 if __name__ == "__main__":
     try:
-        main(int(sys.argv[1]), Path(sys.argv[2]))
+        main(int(sys.argv[1]), Path(sys.argv[2]), has_votes=sys.argv[3:] == ["votes"])
     except PaldaError as error:
         sys.exit(str(error))

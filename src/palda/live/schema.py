@@ -7,6 +7,8 @@ from the tables above it.
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -39,7 +41,7 @@ metadata = MetaData(
 
 Key = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows by itself only for INTEGER
 
-_NUMBERED = {"sqlite_autoincrement": True}
+_NUMBERED: dict[str, Any] = {"sqlite_autoincrement": True}
 """A deleted row's number is not given to another: an answer that is sent late must not find a new document."""
 
 
@@ -126,11 +128,13 @@ credential = Table(
     Column("person_id", Key, ForeignKey("person.id"), nullable=True),  # None: an invitation that asks for a name
     Column("project_id", Key, ForeignKey("project.id"), nullable=True),  # of an invitation
     Column("role", String(20), nullable=True),  # of an invitation
+    Column("created_by", Key, ForeignKey("person.id"), nullable=True),  # admin who made it, or its invitation
     Column("uses_left", Integer, nullable=True),  # None: any number
     Column("created_at", Float, nullable=False),
     Column("expires_at", Float, nullable=False),
     Index(None, "person_id"),
     Index(None, "project_id"),
+    Index(None, "created_by"),
     **_NUMBERED,
 )
 

@@ -71,7 +71,7 @@ def serve(
         documents.end_interrupted_imports(store, server_name)
         link, token = access.start_tokens(store)
         project_id = None if new is None else set_up(store, access.enter(store, token), new, server_name)
-        hosts = {*LOOPBACK, "[::1]", *options.allowed_hosts, options.host}
+        hosts = {*LOOPBACK, "[::1]", *options.allowed_hosts, options.host, f"[{options.host}]"}
         if options.host in ("0.0.0.0", "::") and not options.allowed_hosts:  # noqa: S104 - compared, not listened on
             hosts.add(socket.gethostname())
         app = create_app(
@@ -99,7 +99,9 @@ def set_up(store: Store, owner: Actor, new: NewProject, server_name: str = "") -
     if new.gold is None and rows:
         documents.start_import(store, project.id, rows, server_name)
     elif rows:  # known labels need their documents
-        documents.run_import(store, project.id, documents.new_import(store, project.id, len(rows)).id, rows)
+        documents.run_import(
+            store, project.id, documents.new_import(store, project.id, len(rows), server_name).id, rows
+        )
     if new.gold is not None:
         documents.import_gold_table(store, project.id, new.gold)
     return project.id

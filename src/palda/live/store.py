@@ -13,6 +13,7 @@ import queue
 import threading
 import time
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -65,7 +66,7 @@ class Store:
         self._reader = _engine(url, writes=False)
         self._waiting: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="store writer", daemon=True)
-        self._is_closed = False
+        self._is_closed, self._closing = False, threading.Lock()
 
     def open(self) -> Store:
         """Create or migrate the tables, and start the writer."""
@@ -90,19 +91,21 @@ class Store:
 
     def write(self, action: Callable[[Connection], Result]) -> Result:
         """Result of an action, after its commit. It may run more than once: it changes nothing but the store."""
-        if self._is_closed:
-            raise StoreError(f"{self.name}: the server is shutting down; send it again")
         waiting = _Write(action, Future())
-        self._waiting.put(waiting)
+        with self._closing:  # nothing is put behind the last entry, where nobody would take it
+            if self._is_closed:
+                raise StoreError(f"{self.name}: the server is shutting down; send it again")
+            self._waiting.put(waiting)
         result: Result = waiting.outcome.result()
         return result
 
     def close(self) -> None:
         """Finish the writes that wait, and release the store."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        self._waiting.put(None)
+        with self._closing:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._waiting.put(None)
         if self._thread.ident is not None:
             self._thread.join()
         self._reader.dispose()
@@ -178,11 +181,14 @@ def open_store(location: str | os.PathLike[str], *, as_learner: bool = False, cr
         If it cannot be opened: one line.
     """
     url = store_url(location)
-    lock = None
-    if not create and url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
-        raise PaldaError(f"{url.database}: there is no such file")
-    if url.get_backend_name() == "sqlite" and not as_learner:
-        path = Path(url.database or "")
+    lock, path = None, Path(url.database or "")
+    is_sqlite = url.get_backend_name() == "sqlite"
+    if is_sqlite and not path.is_file():
+        if not create:
+            raise PaldaError(f"{path}: there is no such file")
+        with suppress(OSError):  # SQLite says why
+            path.touch(0o600)  # texts and votes are for the user of the server alone
+    if is_sqlite and not as_learner:
         try:
             lock = FileLock(path.with_name(f"{path.name}.lock"))
         except BlockingIOError:
@@ -247,8 +253,9 @@ def _sqlite_engine(url: URL, *, writes: bool) -> Engine:
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # transactions begin below
-        pragmas = ["trusted_schema = OFF", "foreign_keys = ON", "synchronous = FULL", "journal_mode = WAL"]
-        for pragma in pragmas if writes else [*pragmas[:-1], "query_only = ON"]:
+        pragmas = ["trusted_schema = OFF", "foreign_keys = ON", "synchronous = FULL"]
+        pragmas += ["secure_delete = ON", "journal_mode = WAL"] if writes else ["query_only = ON"]
+        for pragma in pragmas:
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")

@@ -42,8 +42,9 @@ def _signed_in(*columns: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
     )
 
 
-_SIGNED_IN = _signed_in(null().label("role"), false().label("is_paused"))
-_SIGNED_IN_MEMBER = _signed_in(member.c.role, member.c.is_paused).outerjoin(
+_SIGNED_IN = _signed_in(null().label("role"), false().label("is_paused"), false().label("is_project"))
+_is_project = exists().where(project.c.id == bindparam("project")).label("is_project")
+_SIGNED_IN_MEMBER = _signed_in(member.c.role, member.c.is_paused, _is_project).outerjoin(
     member, and_(member.c.person_id == person.c.id, member.c.project_id == bindparam("project"))
 )
 
@@ -59,7 +60,7 @@ def enter(store: Store, token: str | None, project_id: int | None = None, roles:
     row = store.read(lambda connection: connection.execute(query, given).one_or_none())
     if row is None:
         raise NotSignedInError(_SIGN_IN)
-    role: Any = "admin" if row.is_owner and project_id is not None and row.role is None else row.role
+    role: Any = "admin" if row.is_owner and row.is_project and row.role is None else row.role
     if project_id is not None and role is None:
         raise NotFoundError("there is no such project, or you are not a member of it")
     actor = Actor(row.id, row.name, row.is_owner, row.credential_id, row.kind == "session", role, bool(row.is_paused))
@@ -96,7 +97,7 @@ def create_api_token(store: Store, actor: Actor, person_id: int, days: float = 9
 
     def add(connection: Connection) -> str:
         require_control(connection, actor, person_id)
-        return add_credential(connection, "api", person_id, days)
+        return add_credential(connection, "api", person_id, days, created_by=actor.person_id)
 
     return store.write(add)
 
@@ -108,14 +109,16 @@ def require_control(connection: Connection, actor: Actor, person_id: int) -> Non
     """
     if actor.is_owner or actor.person_id == person_id:
         return
-    theirs, mine = member.alias(), member.alias()
-    managed = and_(
-        mine.c.project_id == theirs.c.project_id, mine.c.person_id == actor.person_id, mine.c.role == "admin"
-    )
-    outside = select(theirs.c.project_id).where(theirs.c.person_id == person_id, ~exists().where(managed))
     is_owner = select(person.c.is_owner).where(person.c.id == person_id)
-    if connection.execute(is_owner).scalar() or connection.execute(outside).first() is not None:
+    if connection.execute(is_owner).scalar() or connection.execute(_outside(actor.person_id, person_id)).first():
         raise NotAllowedError("this person belongs to projects that you do not administer; ask the owner of the server")
+
+
+def _outside(admin_id: int, person_id: int) -> Select[int]:
+    """Projects of a person that an admin does not administer."""
+    theirs, mine = member.alias(), member.alias()
+    managed = and_(mine.c.project_id == theirs.c.project_id, mine.c.person_id == admin_id, mine.c.role == "admin")
+    return select(theirs.c.project_id).where(theirs.c.person_id == person_id, ~exists().where(managed))
 
 
 def end_session(store: Store, token: str) -> None:
@@ -140,7 +143,8 @@ def invite(
         if name is not None:
             invited = _invited(connection, project_id, checked_name(name, "name"), role)
             require_control(connection, actor, invited)
-        return add_credential(connection, "invitation", invited, days, project_id=project_id, role=role, uses_left=uses)
+        about = {"project_id": project_id, "role": role, "uses_left": uses, "created_by": actor.person_id}
+        return add_credential(connection, "invitation", invited, days, **about)
 
     return store.write(add)
 
@@ -168,19 +172,42 @@ def accept(store: Store, token: str, name: str | None = None, actor: Actor | Non
         person_id = row.person_id
         if person_id is None and actor is not None:
             person_id = actor.person_id
-            if not actor.is_owner:
-                _add_member(connection, row.project_id, person_id, row.role)
+            if not actor.is_owner and _add_member(connection, row.project_id, person_id, row.role):
+                _revoke_foreign(connection, person_id)
         elif person_id is None:
             if not name:
                 raise InvalidRequestError("give the name under which your votes are kept")
-            person_id = _add_person(connection, checked_name(name, "name"))
+            person_id = _add_person(connection, name)
             _add_member(connection, row.project_id, person_id, row.role)
         if row.uses_left is not None:
             changed = update(credential).where(credential.c.id == row.id).values(uses_left=row.uses_left - 1)
             connection.execute(changed)
-        return add_credential(connection, "session", person_id, SESSION_DAYS), row.project_id
+        made_by = None if row.person_id is None else row.created_by
+        return add_credential(connection, "session", person_id, SESSION_DAYS, created_by=made_by), row.project_id
 
     return store.write(join)
+
+
+def _revoke_foreign(connection: Connection, person_id: int) -> None:
+    """Delete credentials of somebody that were made by others who do not administer all their projects any more."""
+    makers = select(credential.c.created_by).where(
+        credential.c.person_id == person_id, credential.c.created_by != person_id
+    )
+    for maker in connection.execute(makers.distinct()).scalars().all():
+        is_owner = bool(connection.execute(select(person.c.is_owner).where(person.c.id == maker)).scalar())
+        if not is_owner and connection.execute(_outside(maker, person_id)).first() is not None:
+            mine = and_(credential.c.person_id == person_id, credential.c.created_by == maker)
+            connection.execute(delete(credential).where(mine))
+
+
+def revoke_made_by(connection: Connection, project_id: int, person_id: int) -> None:
+    """Delete what somebody has made to get into a project, who is no longer its admin: links, and tokens of others."""
+    members = select(member.c.person_id).where(member.c.project_id == project_id)
+    into = or_(
+        credential.c.project_id == project_id,
+        and_(credential.c.person_id.in_(members), credential.c.person_id != person_id),
+    )
+    connection.execute(delete(credential).where(credential.c.created_by == person_id, into))
 
 
 def start_tokens(store: Store) -> tuple[str, str]:
@@ -232,20 +259,30 @@ def _invited(connection: Connection, project_id: int, name: str, role: Role) -> 
     return int(found.person_id)
 
 
-def _add_person(connection: Connection, name: str) -> int:
+def free_name(connection: Connection, name: str, person_id: int | None = None) -> str:
+    """A name of a person that nobody else has."""
+    name = checked_name(name, "name")
     if name.startswith(_FORMULA_STARTS):
         raise InvalidRequestError(
             "a name starts with a letter or a digit: spreadsheets would run this one as a formula"
         )
-    if connection.execute(select(person.c.id).where(person.c.name == name)).scalar() is not None:
+    holder = connection.execute(select(person.c.id).where(person.c.name == name)).scalar()
+    if holder is not None and holder != person_id:
         raise ConflictError("somebody has this name already; choose another one")
+    return name
+
+
+def _add_person(connection: Connection, name: str) -> int:
+    name = free_name(connection, name)
     added = insert(person).values(name=name, created_at=time.time()).returning(person.c.id)
     return int(connection.execute(added).scalar_one())
 
 
-def _add_member(connection: Connection, project_id: int, person_id: int, role: Role) -> None:
-    """Membership with this role; who is a member already stays what they are."""
+def _add_member(connection: Connection, project_id: int, person_id: int, role: Role) -> bool:
+    """Membership with this role; who is a member already stays what they are. Whether it is new."""
     known = select(member.c.role).where(member.c.project_id == project_id, member.c.person_id == person_id)
-    if connection.execute(known).scalar() is None:
+    is_new = connection.execute(known).scalar() is None
+    if is_new:
         values = {"project_id": project_id, "person_id": person_id, "role": role, "joined_at": time.time()}
         connection.execute(insert(member).values(**values))
+    return is_new

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import and_, delete, func, insert, select, update
+from sqlalchemy import and_, delete, func, insert, select, true, update
 
 from palda.errors import DataError, reason_of
 from palda.live import schema
@@ -76,20 +77,27 @@ def read_upload(path: Path, suffix: str | None = None, name: str | None = None) 
         raise DataError(error.problem, file=shown, row=error.row, column=error.column) from None
     if not isinstance(found, Documents):
         raise DataError("it has no column of texts; name one 'text'", file=shown)
-    rows = []
+    rows: dict[str, DocumentRow] = {}
     for number, (doc_id, text) in enumerate(zip(found.doc_ids, found.texts, strict=True), 2):
         try:
-            rows.append(DocumentRow(checked_name(str(doc_id), "id", _MAX_ID), checked_text(str(text), "text")))
+            row = DocumentRow(checked_name(str(doc_id), "id", _MAX_ID), checked_text(str(text), "text"))
         except InvalidRequestError as error:
             raise DataError(str(error), file=shown, row=number) from None
-    return rows
+        if row.name in rows:
+            raise DataError("the id differs from an earlier one only in blanks or accents", file=shown, row=number)
+        rows[row.name] = row
+    return list(rows.values())
 
 
 def start_import(store: Store, project_id: int, rows: Sequence[DocumentRow], server: str = "") -> ImportJob:
     """Import documents in a thread; documents that exist already stay as they are."""
     job = new_import(store, project_id, len(rows), server)
-    thread = threading.Thread(target=run_import, args=(store, project_id, job.id, rows), name="import", daemon=True)
-    thread.start()
+
+    def work() -> None:
+        with suppress(ServiceError):  # the project was deleted, or the server ends: the next start says so in the job
+            run_import(store, project_id, job.id, rows)
+
+    threading.Thread(target=work, name="import", daemon=True).start()
     return job
 
 
@@ -117,22 +125,25 @@ def run_import(store: Store, project_id: int, job_id: int, rows: Sequence[Docume
             n_new, n_other = n_new + added, n_other + differing
             progress = update(import_job).where(mine).values(n_done=start + len(part), n_new=n_new)
             store.write(partial(_execute, progress))
-    except ServiceError as error:
-        _end_import(store, job_id, "failed", reason_of(error))
-    else:
         text = (
             f"{n_other:,} documents have the id of an older one with another text and were left out" if n_other else ""
         )
-        _end_import(store, job_id, "finished", text)
-        if n_new:
-            store.write(lambda connection: _reopen(connection, project_id, n_new))
+        end = {"state": "finished", "message": text}
+    except ServiceError as error:
+        end = {"state": "failed", "message": reason_of(error)}
+    if n_new:
+        store.write(lambda connection: _reopen(connection, project_id, n_new))
+    store.write(partial(_execute, update(import_job).where(mine).values(**end)))
     return find_import(store, project_id, job_id)
 
 
 def end_interrupted_imports(store: Store, server: str) -> None:
-    """Mark imports of an earlier process of this server, which cannot go on: the same file may be sent again."""
+    """Mark imports of an earlier process of this server, which cannot go on: the same file may be sent again.
+
+    An SQLite file has one server, whatever its name was.
+    """
     advice = "the server stopped; send the file again, documents that are there already stay as they are"
-    mine = and_(import_job.c.state == "running", import_job.c.server == server)
+    mine = and_(import_job.c.state == "running", true() if store.is_sqlite else import_job.c.server == server)
     ended = update(import_job).where(mine).values(state="interrupted", message=advice)
     store.write(partial(_execute, ended))
 
@@ -265,11 +276,6 @@ def _add_rows(project_id: int, rows: Sequence[DocumentRow], connection: Connecti
 def _reopen(connection: Connection, project_id: int, n_new: int) -> None:
     connection.execute(update(schema.project).where(schema.project.c.id == project_id).values(is_complete=False))
     log_event(connection, project_id, "documents_imported", n=n_new)
-
-
-def _end_import(store: Store, job_id: int, state: str, message: str) -> None:
-    ended = update(import_job).where(import_job.c.id == job_id).values(state=state, message=message)
-    store.write(partial(_execute, ended))
 
 
 def import_gold_table(store: Store, project_id: int, path: Path) -> int:

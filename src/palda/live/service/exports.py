@@ -90,10 +90,13 @@ def _model_part(store: Store, project_id: int, generation: int, part: int) -> by
     return bytes(content)
 
 
-def write_report_file(store: Store, project_id: int, path: Path) -> None:
-    """Write the HTML report of the last model, in a process of its own: the model takes memory and time."""
+def write_report_file(store: Store, project_id: int, path: Path, *, has_votes: bool = True) -> None:
+    """Write the HTML report of the last model, in a process of its own: the model takes memory and time.
+
+    ``has_votes`` says whether it shows who voted what, which is for admins alone.
+    """
     address = store.url.render_as_string(hide_password=False)
-    command = [sys.executable, "-m", "palda.live.report_file", str(project_id), str(path)]
+    command = [sys.executable, "-m", "palda.live.report_file", str(project_id), str(path), *["votes"] * has_votes]
     environment = {**os.environ, STORE_VARIABLE: address}
     try:
         done = subprocess.run(  # noqa: S603 - our own module

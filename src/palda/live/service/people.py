@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import and_, delete, func, select, update
 
 from palda.live import schema
-from palda.live.errors import ConflictError, InvalidRequestError, NotFoundError
+from palda.live.errors import InvalidRequestError, NotFoundError
 from palda.live.records import AnnotatorEstimate, Member
 from palda.live.schema import annotator_estimate, answer, document, lease, member, person, submission
-from palda.live.service.access import require_control
+from palda.live.service.access import free_name, require_control, revoke_made_by
 from palda.live.service.documents import forget_model
-from palda.live.service.names import checked_name
 from palda.live.service.projects import delete_lonely_people
 from palda.live.store import log_event
 
@@ -68,20 +67,19 @@ def set_role(store: Store, project_id: int, person_id: int, role: Role) -> None:
     def apply(connection: Connection) -> None:
         _require_member(connection, project_id, person_id)
         connection.execute(_update_member(project_id, person_id).values(role=role))
+        if role != "admin":
+            revoke_made_by(connection, project_id, person_id)
 
     store.write(apply)
 
 
 def rename(store: Store, actor: Actor, project_id: int, person_id: int, name: str) -> str:
     """Give a person another name in all projects, and forget the old one."""
-    new = checked_name(name, "name")
 
     def apply(connection: Connection) -> str:
         _require_member(connection, project_id, person_id)
         require_control(connection, actor, person_id)
-        taken = select(person.c.id).where(person.c.name == new, person.c.id != person_id)
-        if connection.execute(taken).scalar() is not None:
-            raise ConflictError("somebody has this name already; choose another one")
+        new = free_name(connection, name, person_id)
         connection.execute(update(person).where(person.c.id == person_id).values(name=new))
         for other in (
             connection.execute(select(member.c.project_id).where(member.c.person_id == person_id)).scalars().all()
@@ -104,6 +102,7 @@ def erase(store: Store, actor: Actor, project_id: int, person_id: int) -> None:
     def remove(connection: Connection) -> None:
         _require_member(connection, project_id, person_id)
         require_control(connection, actor, person_id)
+        revoke_made_by(connection, project_id, person_id)
         looked = _looked_at(connection, project_id, person_id)
         for table in reversed(schema.metadata.sorted_tables):
             if "person_id" in table.c and "project_id" in table.c:

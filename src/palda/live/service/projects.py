@@ -199,7 +199,8 @@ def delete_lonely_people(connection: Connection) -> None:
     members = select(schema.member.c.person_id)
     lonely = select(schema.person.c.id).where(~schema.person.c.is_owner, schema.person.c.id.not_in(members))
     ids = connection.execute(lonely).scalars().all()
-    connection.execute(delete_rows(schema.credential).where(schema.credential.c.person_id.in_(ids)))
+    made = schema.credential.c
+    connection.execute(delete_rows(schema.credential).where(made.person_id.in_(ids) | made.created_by.in_(ids)))
     connection.execute(delete_rows(schema.person).where(schema.person.c.id.in_(ids)))
 
 

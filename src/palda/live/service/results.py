@@ -24,7 +24,7 @@ from palda.live.service.projects import head_position, read_project
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import ColumnElement, Connection, Row, Subquery
 
     from palda.live.records import Actor
     from palda.live.store import Store
@@ -39,17 +39,20 @@ def status(store: Store, project_id: int) -> ProjectStatus:
         project = read_project(connection, project_id)
         of_project = document.c.project_id == project_id
         looks = func.coalesce(func.sum(document.c.n_looks), 0)
-        judged = func.coalesce(func.sum(case((document.c.n_looks > 0, 1), else_=0)), 0)
-        n_documents, n_looks, n_judged = connection.execute(select(func.count(), looks, judged).where(of_project)).one()
-        n_leases = connection.execute(select(func.count()).where(lease.c.project_id == project_id)).scalar_one()
+        looked = func.coalesce(func.sum(case((document.c.n_looks > 0, 1), else_=0)), 0)
+        n_documents, n_looks, n_looked = connection.execute(select(func.count(), looks, looked).where(of_project)).one()
+        leases = _n_leases(lease.c.project_id == project_id)
+        n_leases = connection.execute(select(func.coalesce(func.sum(leases.c.n), 0))).scalar_one()
+        only_leased = select(func.count()).join(document, document.c.id == leases.c.document_id)
+        n_only = connection.execute(only_leased.where(document.c.n_looks == leases.c.n)).scalar_one()
         history = _history(connection, project_id)
         last = history[-1] if history else None
         return ProjectStatus(
             project,
             n_documents,
-            int(n_judged),
-            int(n_looks) - n_leases,
-            n_leases,
+            int(n_looked) - n_only,
+            int(n_looks) - int(n_leases),
+            int(n_leases),
             head_position(connection),
             None if last is None else ProjectEstimate(**last.estimate),
             None if last is None else last.position,
@@ -75,12 +78,14 @@ def consensus(store: Store, project_id: int, after: int = 0, limit: int = 1000) 
             .limit(limit)
         )
         rows = connection.execute(query).all()
-        known = _gold_of(connection, [row.id for row in rows])
+        ids = [row.id for row in rows]
+        known = _gold_of(connection, ids)
+        held: dict[int, int] = dict(connection.execute(select(_n_leases(lease.c.document_id.in_(ids)))).all())
         return [
             ConsensusRow(
                 row.id,
                 row.name,
-                row.n_looks,
+                row.n_looks - held.get(row.id, 0),
                 unpack(row.probabilities, labels) | {key: float(value) for key, value in known[row.id].items()},
                 row.expected_wrong,
                 row.position,
@@ -150,6 +155,11 @@ def unpack(packed: bytes | None, labels: Sequence[int]) -> dict[int, float]:
     if packed is None:
         return {}
     return dict(zip(labels, struct.unpack(f"<{len(packed) // 4}f", packed), strict=True))
+
+
+def _n_leases(which: ColumnElement[bool]) -> Subquery:
+    """Leases per document, which are counted as looks until they are answered or expire."""
+    return select(lease.c.document_id, func.count().label("n")).where(which).group_by(lease.c.document_id).subquery()
 
 
 def _current_posterior(generation: int) -> Any:

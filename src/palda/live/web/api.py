@@ -56,10 +56,10 @@ OPERATIONS: list[Operation] = []
 """All operations; those that every labelled document needs come first, because routes are tried in order."""
 
 
-def _report(store: Store, project_id: int) -> Iterator[bytes]:
+def _report(store: Store, project_id: int, *, has_votes: bool) -> Iterator[bytes]:
     with tempfile.TemporaryDirectory(prefix="palda-") as folder:
         path = Path(folder, "report.html")
-        exports.write_report_file(store, project_id, path)
+        exports.write_report_file(store, project_id, path, has_votes=has_votes)
         with path.open("rb") as report:
             while part := report.read(_PART_BYTES):
                 yield part
@@ -391,14 +391,15 @@ def adjudicate(call: Call, project_id: ProjectId, document_id: DocumentId, body:
 async def export(call: Call, project_id: ProjectId, export: Export) -> Response:
     """A file with results.
 
-    Viewers may read labels.csv and report.html, admins all.
+    Viewers may read labels.csv, and report.html without single votes; admins all.
     """
     write, media_type, allowed = _EXPORTS[export]
     if call.actor.role not in allowed:
         raise NotAllowedError(f"only admins may read {export}")
 
     def begin() -> Iterator[bytes]:
-        parts = iter(write(call.store, project_id))
+        details = {"has_votes": call.actor.role == "admin"} if export == "report.html" else {}
+        parts = iter(write(call.store, project_id, **details))
         return chain([next(parts, b"")], parts)  # errors before the first part are answers
 
     parts = await to_thread.run_sync(begin, limiter=_slow(call.request))

@@ -1,0 +1,94 @@
+"""Credentials and names of people: who can get in, and what an admin of one project may not reach in another."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.live.world import World, client
+from tests.live_projects import Newsroom, run
+
+from palda.live.errors import InvalidRequestError, NotFoundError, NotSignedInError
+from palda.live.service import access, exports, people
+from palda.live.store import open_store
+
+API = "/api/v1"
+
+
+def test_the_owner_finds_no_project_that_does_not_exist(world: World, url: str) -> None:
+    with client(url, world.tokens["owner"]) as api:
+        for path in ("people", "documents", "consensus", "doubtful", "own-progress", "exports/votes.csv"):
+            assert api.get(f"{API}/projects/999/{path}").status_code == 404, path
+
+
+def test_a_link_made_in_one_project_does_not_reach_another_that_the_person_joins(world: World) -> None:
+    store, admin = world.store, access.enter(world.store, world.tokens["admin"], world.project)
+    link = access.invite(store, admin, world.project, "annotator", "the annotator")
+    token = access.create_api_token(store, admin, world.ids["annotator"])
+    taken, _ = access.accept(store, link)
+    person = access.enter(store, world.session("annotator"))
+    joined, _ = access.accept(store, access.invite(store, world.owner, world.other_project, "annotator"), None, person)
+    assert access.enter(store, joined, world.other_project).person_id == person.person_id
+    for known_to_admin in (token, taken):
+        with pytest.raises(NotSignedInError):
+            access.enter(store, known_to_admin, world.other_project)
+    with pytest.raises(NotFoundError):
+        access.accept(store, link)
+    access.enter(store, world.tokens["annotator"], world.other_project)  # made by the owner
+
+
+@pytest.mark.parametrize("how", ["role", "erasure"])
+def test_who_is_no_longer_admin_has_no_way_back(world: World, how: str) -> None:
+    store, admin = world.store, access.enter(world.store, world.tokens["admin"], world.project)
+    open_link = access.invite(store, admin, world.project, "admin")
+    other = world.add_person("other admin", "admin", world.project)
+    token = access.create_api_token(store, admin, other)
+    if how == "role":
+        people.set_role(store, world.project, admin.person_id, "viewer")
+        assert access.enter(store, world.tokens["admin"], world.project).role == "viewer"
+    else:
+        people.erase(store, world.owner, world.project, admin.person_id)
+    with pytest.raises(NotFoundError):
+        access.accept(store, open_link, "somebody")
+    with pytest.raises(NotSignedInError):
+        access.enter(store, token)
+    assert access.enter(store, world.tokens["other admin"], world.project).role == "admin"
+
+
+def test_a_new_name_that_is_a_formula_is_refused(world: World) -> None:
+    with pytest.raises(InvalidRequestError, match="formula"):
+        people.rename(world.store, world.owner, world.project, world.ids["annotator"], "=1+1")
+
+
+def test_nobody_else_on_the_machine_reads_a_new_store(tmp_path: Path) -> None:
+    open_store(tmp_path / "project.db").close()
+    assert (tmp_path / "project.db").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.slow
+def test_the_report_for_viewers_shows_no_single_vote(tmp_path: Path) -> None:
+    news = Newsroom(tmp_path / "news.db")
+    news.label(24)
+    learner = news.learner()
+    run(learner, lambda: bool(news.rows("project")[0]["generation"]))
+    learner.close()
+    for has_votes in (True, False):
+        path = tmp_path / "report.html"
+        exports.write_report_file(news.store, news.id, path, has_votes=has_votes)
+        assert bool(re.search(r'"yes": ?\[\d', path.read_text())) == has_votes
+    news.store.close()
+
+
+def test_only_admins_get_the_report_with_votes(world: World, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def write(_store: object, _project_id: int, path: Path, *, has_votes: bool) -> None:
+        asked.append(has_votes)
+        path.write_text("report")
+
+    monkeypatch.setattr(exports, "write_report_file", write)
+    for name in ("viewer", "admin", "owner"):
+        with client(url, world.tokens[name]) as api:
+            assert api.get(f"{API}/projects/{world.project}/exports/report.html").text == "report"
+    assert asked == [False, True, True]
