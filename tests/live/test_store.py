@@ -290,3 +290,26 @@ def test_a_read_only_file_is_one_line(tmp_path: Path) -> None:
         shutil.rmtree(shared)
     assert "read-only" in done.stdout or "cannot be opened" in done.stdout, done.stdout + done.stderr
     assert done.stdout.count("\n") == 1
+
+
+def test_writes_while_the_store_is_closed_are_done_or_refused_and_never_wait_for_ever(tmp_path: Path) -> None:
+    for attempt in range(5):
+        store = open_store(tmp_path / f"{attempt}.db")
+        outcomes: list[object] = []
+
+        def write(store: Store = store, outcomes: list[object] = outcomes) -> None:
+            for number in range(1000):
+                try:
+                    store.write(lambda _: None)
+                except StoreError as error:
+                    outcomes.append(error)
+                    return
+            outcomes.append(number)
+
+        threads = [threading.Thread(target=write, daemon=True) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        store.close()
+        for thread in threads:
+            thread.join(20)
+        assert len(outcomes) == 8

@@ -1,0 +1,99 @@
+"""Imports of documents that end early, and files whose ids are not distinct."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select, update
+from tests.live.world import World
+
+from palda.errors import DataError, PaldaError
+from palda.live import copies, schema
+from palda.live.errors import StoreError
+from palda.live.service import documents, projects
+from palda.live.service.documents import DocumentRow
+from palda.live.store import open_store
+
+ROWS = [DocumentRow(f"n{number}", "text") for number in range(1200)]
+
+
+def _wait_for_imports() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "import":
+            thread.join(20)
+
+
+def test_an_import_into_a_project_that_is_deleted_ends_without_a_trace(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    projects.delete(world.store, world.other_project)
+    add = documents._add_rows
+    gone = threading.Event()
+
+    def wait(*given: object) -> tuple[int, int]:
+        gone.wait(20)
+        return add(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(documents, "_add_rows", wait)
+    project = projects.create(world.store, world.owner, "short-lived", ["a"]).id
+    documents.start_import(world.store, project, ROWS)
+    monkeypatch.setattr(documents, "_add_rows", add)
+    gone.set()
+    projects.delete(world.store, project)
+    _wait_for_imports()
+    assert not failed
+
+
+def test_documents_of_an_import_that_failed_half_way_open_the_project_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, add = world.store, documents._add_rows
+    store.write(lambda one: one.execute(update(schema.project).values(is_complete=True)).rowcount)
+
+    def fail_later(project_id: int, rows: list[DocumentRow], connection: object) -> tuple[int, int]:
+        if rows[0].name != "n0":
+            raise StoreError("the disk is full")
+        return add(project_id, rows, connection)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(documents, "_add_rows", fail_later)
+    job = documents.new_import(store, world.project, len(ROWS))
+    assert documents.run_import(store, world.project, job.id, ROWS).state == "failed"
+    assert not projects.project(store, world.project).is_complete
+    kinds = store.read(lambda one: one.execute(select(schema.event.c.kind)).scalars().all())
+    assert kinds[-1] == "documents_imported"
+
+
+def test_an_import_that_was_interrupted_is_marked_whatever_port_the_server_had(world: World) -> None:
+    job = documents.new_import(world.store, world.project, 5, "host:8600")
+    documents.end_interrupted_imports(world.store, "host:8601")
+    assert documents.find_import(world.store, world.project, job.id).state == "interrupted"
+
+
+def test_ids_that_differ_in_blanks_alone_are_refused_with_their_row(tmp_path: Path) -> None:
+    path = tmp_path / "documents.csv"
+    path.write_text("id,text\na b,one\na  b,two\n")
+    with pytest.raises(DataError, match=r"row 3"):
+        documents.read_upload(path)
+
+
+def test_half_a_restored_backup_is_not_taken_for_a_whole_one(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup, restored = tmp_path / "backup.db", tmp_path / "restored.db"
+    copies.back_up(tmp_path / "project.db", backup)
+    insert = copies._insert
+
+    def stop(connection: object, table: object, rows: object) -> None:
+        if table is schema.document:
+            raise StoreError("killed")
+        insert(connection, table, rows)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(copies, "_insert", stop)
+    with pytest.raises(StoreError):
+        copies.restore(backup, restored)
+    with pytest.raises(PaldaError, match="not a palda store"):
+        open_store(restored)
