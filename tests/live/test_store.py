@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import queue
 import shutil
 import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -292,24 +294,26 @@ def test_a_read_only_file_is_one_line(tmp_path: Path) -> None:
     assert done.stdout.count("\n") == 1
 
 
-def test_writes_while_the_store_is_closed_are_done_or_refused_and_never_wait_for_ever(tmp_path: Path) -> None:
-    for attempt in range(5):
-        store = open_store(tmp_path / f"{attempt}.db")
-        outcomes: list[object] = []
+class _SlowQueue:
+    """Queue in which writes arrive late."""
 
-        def write(store: Store = store, outcomes: list[object] = outcomes) -> None:
-            for number in range(1000):
-                try:
-                    store.write(lambda _: None)
-                except StoreError as error:
-                    outcomes.append(error)
-                    return
-            outcomes.append(number)
+    def __init__(self, inner: queue.SimpleQueue[object]) -> None:
+        self.get, self.empty, self._put = inner.get, inner.empty, inner.put
+        self.is_late = threading.Event()
 
-        threads = [threading.Thread(target=write, daemon=True) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        store.close()
-        for thread in threads:
-            thread.join(20)
-        assert len(outcomes) == 8
+    def put(self, item: object) -> None:
+        if item is not None:
+            self.is_late.set()
+            time.sleep(0.2)
+        self._put(item)
+
+
+def test_a_write_that_meets_the_end_of_the_store_does_not_wait_for_ever(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "project.db")
+    late = store._waiting = _SlowQueue(store._waiting)  # type: ignore[assignment,arg-type]
+    thread = threading.Thread(target=store.write, args=(add_person("ann"),), daemon=True)
+    thread.start()
+    late.is_late.wait(20)
+    store.close()
+    thread.join(20)
+    assert not thread.is_alive()
