@@ -116,6 +116,8 @@ def write_annotators(
             rows.append({**key, "estimate": asdict(estimate), "position": live.position})
 
     def write(connection: Connection) -> None:
+        if log_columns.has_removals(connection, project_id, live.position):
+            return  # alarms may have a name that is gone
         there = log_columns.people_with_answers(connection, project_id, [row["person_id"] for row in rows])
         upsert(connection, schema.annotator_estimate, [row for row in rows if row["person_id"] in there])
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 WITHDRAWN = -1
 """Value of an entry that withdraws a vote."""
 
+REMOVALS = frozenset({"document_deleted", "annotator_erased", "annotator_renamed"})
+"""Events after which a model must not be stored: it contains data that are gone."""
+
 _ROWS_PER_FETCH = 20_000
 _MAX_NAMES_PER_QUERY = 500
 
@@ -105,6 +108,11 @@ def events(connection: Connection, project_id: int, after: int, until: int) -> l
         .order_by(event.position)
     )
     return [Event(int(row[0]), row[1], row[2] or {}) for row in connection.execute(query)]
+
+
+def has_removals(connection: Connection, project_id: int, after: int) -> bool:
+    """Whether data of a project were removed after a position."""
+    return bool(REMOVALS & {event.kind for event in events(connection, project_id, after, head(connection))})
 
 
 def labels(connection: Connection, project_id: int) -> list[LabelRow]:

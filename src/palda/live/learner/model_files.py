@@ -139,6 +139,21 @@ def _posterior_pieces(
         yield write
 
 
+def leave_model(store: Store, project_id: int) -> bool:
+    """Go back to the state before the first fit; whether there was one."""
+    project = schema.project
+
+    def leave(connection: Connection) -> bool:
+        fitted = and_(project.c.id == project_id, project.c.generation > 0)
+        changed = connection.execute(update(project).where(fitted).values(generation=0, is_complete=False))
+        if changed.rowcount:
+            for table in (schema.queue, schema.progress, schema.annotator_estimate):
+                connection.execute(delete(table).where(table.c.project_id == project_id))
+        return changed.rowcount > 0
+
+    return store.write(leave)
+
+
 def delete_other_generations(paced: Paced, store: Store, project_id: int) -> None:
     """Remove everything of fits that are not in use, in pieces."""
     project = schema.project.c

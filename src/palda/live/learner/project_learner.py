@@ -16,6 +16,7 @@ from palda.live.learner import estimates, log_columns, model_files
 from palda.live.learner.assignments import Assignments
 from palda.live.learner.fitting import MIN_JUDGED
 from palda.live.learner.live_model import LiveModel, Touched
+from palda.live.learner.log_columns import REMOVALS
 from palda.live.learner.writes import Paced
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from palda.live.learner.log_columns import Event, VoteColumns
     from palda.live.records import ProjectSettings
     from palda.live.store import Store
-
-REMOVALS = frozenset({"document_deleted", "annotator_erased", "annotator_renamed"})
-"""Events after which a model must not be stored: it contains data that are gone."""
 
 _NEW_FIT = REMOVALS | {"label_added", "documents_imported"}
 _GROWTH = 0.25  # of the votes until the next fit
@@ -108,6 +106,7 @@ class ProjectLearner:
         self._position = -1  # last entry of the log that was taken in; -1 before the store was read
         self._n_new = self._n_fitted = 0  # entries since the last fit, and votes that it had
         self._is_stale = False  # the model lacks documents or classes, or data were removed
+        self._has_removed = False  # the model contains names or votes that are gone
         self._is_changed = False  # since the last estimate
         self._is_behind = False  # there is more of the log than one part
         self._people: set[int] = set()  # whose estimates are to be written
@@ -189,7 +188,7 @@ class ProjectLearner:
     def _use(self, live: LiveModel, is_stale: bool, seconds: float, n_new: int = 0) -> None:
         """Work with a model, which ``n_new`` entries of the log have changed since its fit."""
         self._live, self._position = live, live.position
-        self._is_stale, self._is_changed = is_stale, True
+        self._is_stale, self._is_changed, self._has_removed = is_stale, True, False
         self._n_new, self._n_fitted = n_new, len(live.model.current_votes())
         self._people, self._rows = set(live.name_of), self._rows[:0]
         self._fit_at = time.monotonic() + max(_MIN_PAUSE, _PAUSE * seconds)
@@ -223,7 +222,8 @@ class ProjectLearner:
         if kinds & _NEW_FIT:
             self._is_stale = True
             self._fit_at = min(self._fit_at, time.monotonic() + _MIN_PAUSE)
-        if kinds & REMOVALS and self._fit is not None:
+        if kinds & REMOVALS:
+            self._has_removed = True
             self.close()
         if kinds:
             self._is_changed = True
@@ -269,20 +269,30 @@ class ProjectLearner:
     def _needs_fit(self) -> bool:
         if time.monotonic() < self._fit_at:
             return False
-        if self._live is not None:
+        if self._live is not None and not self._has_removed:
             return self._is_stale or self._n_new > _GROWTH * self._n_fitted
         if not self._n_new and not self._is_stale and self._fit_at:
             return False
         self._n_new, self._is_stale, self._fit_at = 0, False, time.monotonic() + _MIN_PAUSE
-        return self._store.read(self._has_enough)
+        if self._store.read(self._has_enough):
+            return True
+        self._forget()
+        return False
+
+    def _forget(self) -> None:
+        """Remove results of votes that are gone, if too few are left for a fit."""
+        self._live, self._has_removed = None, False
+        if model_files.leave_model(self._store, self._id):
+            self._message = "waiting for votes"
+            model_files.delete_other_generations(self._paced, self._store, self._id)
 
     def _has_enough(self, connection: Connection) -> bool:
         """Whether enough documents have votes for the first fit."""
         vote, document, label = schema.vote.c, schema.document.c, schema.label.c
         n_labels = len(connection.execute(select(label.id).where(label.project_id == self._id).limit(1)).all())
-        judged = select(vote.document_id).where(vote.project_id == self._id).distinct().limit(MIN_JUDGED)
+        judged = select(vote.document_id).where(vote.project_id == self._id, vote.value.is_not(None)).distinct()
         some = select(document.id).where(document.project_id == self._id).limit(MIN_JUDGED)
-        n_judged, n_docs = (len(connection.execute(query).all()) for query in (judged, some))
+        n_judged, n_docs = (len(connection.execute(query).all()) for query in (judged.limit(MIN_JUDGED), some))
         return 0 < n_docs <= n_judged and n_labels > 0
 
     def _poll_fit(self) -> None:
@@ -318,8 +328,7 @@ class ProjectLearner:
                 break
 
         def check(connection: Connection) -> None:
-            after = log_columns.events(connection, self._id, live.position, log_columns.head(connection))
-            if REMOVALS & {event.kind for event in after}:
+            if log_columns.has_removals(connection, self._id, live.position):
                 raise Overtaken
 
         try:
@@ -339,7 +348,7 @@ class ProjectLearner:
             self._is_changed = False
             project = project._replace(is_complete=estimate.is_met)
             was_busy = True
-        if self._people and self._annotators.is_ready:
+        if self._people and self._annotators.is_ready and not self._has_removed:
             with self._annotators.spend():
                 estimates.write_annotators(self._store, self._id, live, sorted(self._people), project.settings)
             self._people.clear()

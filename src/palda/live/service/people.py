@@ -84,7 +84,7 @@ def rename(store: Store, actor: Actor, project_id: int, person_id: int, name: st
         for other in (
             connection.execute(select(member.c.project_id).where(member.c.person_id == person_id)).scalars().all()
         ):
-            forget_model(connection, other)
+            _forget_names(connection, other)
             log_event(connection, other, "annotator_renamed")
         return new
 
@@ -114,10 +114,16 @@ def erase(store: Store, actor: Actor, project_id: int, person_id: int) -> None:
         decided = and_(schema.gold.c.decided_by == person_id, schema.gold.c.project_id == project_id)
         connection.execute(update(schema.gold).where(decided).values(decided_by=None))
         delete_lonely_people(connection)
-        forget_model(connection, project_id)
+        _forget_names(connection, project_id)
         log_event(connection, project_id, "annotator_erased")
 
     store.write(remove)
+
+
+def _forget_names(connection: Connection, project_id: int) -> None:
+    """Delete what may contain the name of a person: models, and alarms of others; the next fit makes them anew."""
+    forget_model(connection, project_id)
+    connection.execute(delete(annotator_estimate).where(annotator_estimate.c.project_id == project_id))
 
 
 def _looked_at(connection: Connection, project_id: int, person_id: int) -> list[int]:
