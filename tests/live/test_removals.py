@@ -16,7 +16,7 @@ from tests.live_projects import Newsroom, run
 from palda.live.learner import estimates
 from palda.live.learner.loop import Learner
 from palda.live.records import Answer, ProjectSettings
-from palda.live.service import labelling, people, projects
+from palda.live.service import documents, labelling, people, projects
 
 
 @pytest.fixture
@@ -105,3 +105,24 @@ def test_documents_that_nobody_could_judge_are_not_enough_for_a_fit(news: Newsro
         learner.step()
         learner._projects[news.id]._fit_at = learner._beat_at = 0.0
     assert news.rows("learner_state")[0]["message"] == "waiting for votes"
+
+
+def test_a_test_asks_for_as_many_classes_as_other_documents(tmp_path: Path) -> None:
+    wanted = ProjectSettings(target_error=1e-6, gold_share=0.5, check_share=0.0, ask="labels")
+    room = Newsroom(tmp_path / "news.db", settings=wanted)
+    known = documents.documents(room.store, room.id)[:5]
+    labels = [label.id for label in room.project.labels]
+    for one in known:
+        documents.set_gold(room.store, room.id, one.id, dict.fromkeys(labels, 0))
+    fitted(room)
+    shown: dict[object, list[int]] = {"gold": [], "gain": []}
+    learner = room.learner()
+    for _ in range(12):
+        run(learner, lambda: any(row["person_id"] == room.people[0].person_id for row in room.rows("queue")))
+        for row in room.rows("queue"):
+            shown[row["purpose"]].append(len(row["label_ids"] or labels))  # type: ignore[arg-type]
+        room.answer(0, room.task(0))
+    learner.close()
+    room.store.close()
+    assert min(shown["gain"]) < len(labels)
+    assert min(shown["gold"]) < len(labels)
