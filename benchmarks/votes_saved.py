@@ -3,10 +3,10 @@
 ``python -m benchmarks server saved [SEED ...]``. 400 simulated news, 20 annotators with the qualities of the paper's
 crowd, who ask for documents and answer after eight seconds on average, until the server says that the project is
 complete (2% of the labels wrong). Then votes of the same annotators on the same documents, in equal numbers per
-document, are aggregated by the same estimator: how many per document would have been needed for as few wrong labels? The
-same is done with the library alone, as in ``python -m benchmarks stopping``: one vote per document, then ``assign`` for
-20 annotators at a time with the same target, ``update`` after each, and a fit after every quarter of a vote per
-document. Fits that take long against the speed of the crowd cost votes, so this needs a machine with nothing else to do.
+document, are aggregated by the same estimator: how many per document would have been needed for as few wrong labels?
+The same is done with the library alone, as in ``python -m benchmarks stopping``: one vote per document, then ``assign``
+for 20 annotators at a time with the same target, ``update`` after each, and a fit after every quarter of a vote per
+document. Fits that take long against the speed of the crowd cost votes: let nothing else run meanwhile.
 """
 
 from __future__ import annotations
