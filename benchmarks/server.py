@@ -2,7 +2,7 @@
 
 ``python -m benchmarks server [--store sqlite postgresql] [--seconds 300] [--rate 150] [--annotators 200]
 [--documents 100000]``. A project of 20 classes starts with half a vote per document. The first fit is over when the
-load begins; the votes of the load soon make the learner fit again, at low priority, while it updates posteriors and
+load begins; then a document is added, so that the learner fits again at low priority, while it updates posteriors and
 fills queues. Documents are due at random moments (Poisson), on average ``--rate`` per second over all annotators, whose
 sessions are cookies. For each one the annotator asks for the next document and sends the votes on all classes. Latency
 is counted from the moment a document was due, so it includes the time that requests of the same annotator had to wait
@@ -267,7 +267,8 @@ class Load:
         task = json.loads(body)
         if "document_id" not in task:
             return f"next: {task.get('reason')}"
-        values = self._prepared.crowd.votes(who, int(task["document"]), self._rng).tolist()
+        doc = int(task["document"]) if task["document"] != "added" else 0
+        values = self._prepared.crowd.votes(who, doc, self._rng).tolist()
         votes = ",".join(f"{key}{value}" for key, value in zip(self._keys, values, strict=True))
         text = (
             f'{{"document_id":{task["document_id"]},"client_id":"load-{next(self._numbers)}","kind":"votes",'
@@ -291,6 +292,8 @@ def wait_for_fit(server: Server, project_id: int, patience: float) -> None:
         time.sleep(1.0)
     else:
         print("  no fit yet", flush=True)
+    added = json.dumps({"doc": "added", "text": "w1 w2 w3 w4"}).encode()
+    owner.send("POST", f"/projects/{project_id}/documents", added, "application/x-ndjson")
     owner.close()
 
 

@@ -123,6 +123,12 @@ class LiveModel:
         n_known = sum(row.document_id in there and row.label_id in self.label_ids for row in known)
         return bool(certain > n_known)
 
+    def judged_share(self) -> float:
+        """Share of the documents with a vote, or whose labels are all known."""
+        judged: NDArray[np.bool_] = np.asarray(np.isin(self.model.consensus_, (0.0, 1.0)).all(axis=1))
+        judged[self.model.current_votes().doc] = True
+        return float(judged.mean())
+
     def expected_wrong(self, rows: Ints | slice) -> NDArray[np.float64]:
         """Expected number of wrong labels of documents."""
         probs = self.model.consensus_[rows]

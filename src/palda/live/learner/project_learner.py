@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from palda.live.store import Store
 
 _NEW_FIT = REMOVALS | {"label_added", "documents_imported"}
-_GROWTH = 0.25  # of the votes until the next fit
-_PAUSE = 2.0  # times the duration of the last fit before the next one
+_GROWTH, _GROWTH_AT_END = 0.25, 0.1  # of the votes until the next fit; if the target is near
+_NEAR = 2.0  # times the target
+_START = 0.5  # share of documents with a vote before documents are chosen by their gain, as in ``benchmarks adaptive``
+_PAUSE = 1.0  # times the duration of the last fit before the next one
 _MIN_PAUSE, _MAX_PAUSE = 1.0, 600.0
 _MAX_ENTRIES = 50_000  # of the log at once
 _IDLE_SECONDS = 900.0  # after which a model leaves the memory
@@ -111,6 +113,7 @@ class ProjectLearner:
         self._is_behind = False  # there is more of the log than one part
         self._people: set[int] = set()  # whose estimates are to be written
         self._rows = np.empty(0, dtype=np.int64)  # documents whose posteriors are to be written
+        self._growth, self._may_assign = _GROWTH, False
         self._n_failures = 0
         self._message = "waiting for votes"
         self._fit_at = 0.0
@@ -270,7 +273,7 @@ class ProjectLearner:
         if time.monotonic() < self._fit_at:
             return False
         if self._live is not None and not self._has_removed:
-            return self._is_stale or self._n_new > _GROWTH * self._n_fitted
+            return self._is_stale or self._n_new > self._growth * self._n_fitted
         if not self._n_new and not self._is_stale and self._fit_at:
             return False
         self._n_new, self._is_stale, self._fit_at = 0, False, time.monotonic() + _MIN_PAUSE
@@ -346,13 +349,16 @@ class ProjectLearner:
                 estimate = estimates.project_estimate(live, project.settings)
                 estimates.write_progress(self._store, self._id, live.position, estimate)
             self._is_changed = False
+            target = (project.settings.target_error or 0.0) * estimate.n_labels
+            self._growth = _GROWTH_AT_END if estimate.upper_wrong < _NEAR * target else _GROWTH
+            self._may_assign = live.judged_share() >= _START
             project = project._replace(is_complete=estimate.is_met)
             was_busy = True
         if self._people and self._annotators.is_ready and not self._has_removed:
             with self._annotators.spend():
                 estimates.write_annotators(self._store, self._id, live, sorted(self._people), project.settings)
             self._people.clear()
-        if not project.is_complete and not project.is_paused:
+        if self._may_assign and not project.is_complete and not project.is_paused:
             was_busy |= self._assignments.refill(live, project.settings) > 0
         if was_busy and self._evidence.is_ready:
             with self._evidence.spend():
