@@ -23,10 +23,12 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+from sqlalchemy import select
 from tests.live.world import MANY, World, add_documents, bearer, make_world, serving
 
-from palda.live.errors import ConflictError
-from palda.live.service import access, documents, exports, people, projects
+from palda.live.errors import ConflictError, NotFoundError
+from palda.live.schema import member
+from palda.live.service import access, documents, exports, projects
 from palda.live.web import create_app
 from palda.live.web.events import EventHub, status_marker
 
@@ -65,7 +67,9 @@ class Targets:
     def restore(self) -> None:
         """Bring back what requests have deleted."""
         world = self.world
-        if world.project not in {one.id for one in projects.projects_of(world.store, world.owner)}:
+        try:
+            projects.project(world.store, world.project)
+        except NotFoundError:
             made = projects.create(world.store, world.owner, "First", ["crime", "sport"])
             world.project, world.label_ids = made.id, [label.id for label in made.labels]
             for name, role in (("annotator", "annotator"), ("viewer", "viewer"), ("admin", "admin")):
@@ -74,7 +78,8 @@ class Targets:
                 world.tokens[name] = world.tokens[f"{name} {world.n_made}"]
         if not documents.documents(world.store, world.project, limit=1):
             add_documents(world.store, world.project, ["one", "two", "three"])
-        if self.person not in {one.person_id for one in people.members(world.store, world.project)}:
+        is_member = select(member.c.role).where(member.c.project_id == world.project, member.c.person_id == self.person)
+        if world.store.read(lambda connection: connection.execute(is_member).scalar()) is None:
             self.person = world.new_person()
 
     def aim(self, case: Any) -> None:
