@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.live.world import World, client
+from tests.live.world import MANY, World, client, serving
 from tests.live_projects import Newsroom, run
 
 from palda.live.errors import InvalidRequestError, NotFoundError, NotSignedInError
 from palda.live.service import access, exports, people
 from palda.live.store import open_store
+from palda.live.web import api as api_module
+from palda.live.web import create_app
 
 API = "/api/v1"
 
@@ -92,3 +97,27 @@ def test_only_admins_get_the_report_with_votes(world: World, url: str, monkeypat
         with client(url, world.tokens[name]) as api:
             assert api.get(f"{API}/projects/{world.project}/exports/report.html").text == "report"
     assert asked == [False, True, True]
+
+
+def test_slow_requests_do_not_pile_up_without_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_module, "_MAX_WAITING", 2)
+    is_done = threading.Event()
+
+    def write(_store: object, _project_id: int, path: Path, *, has_votes: bool) -> None:
+        is_done.wait(20)
+        path.write_text(f"report {has_votes}")
+
+    monkeypatch.setattr(exports, "write_report_file", write)
+    path = f"{API}/projects/{world.project}/exports/report.html"
+    with serving(create_app(world.store, limits=replace(MANY, slow_requests=1))) as address:
+
+        def ask() -> int:
+            with client(address, world.tokens["viewer"]) as api:
+                status = api.get(path).status_code
+            if status == 429:
+                is_done.set()
+            return status
+
+        with ThreadPoolExecutor(4) as pool:
+            statuses = sorted(one.result() for one in [pool.submit(ask) for _ in range(4)])
+    assert statuses == [200, 200, 200, 429]

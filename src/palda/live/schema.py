@@ -193,6 +193,9 @@ answer = Table(
     Index("ix_answer_history", "project_id", "person_id", "answered_at"),
 )
 
+LOOKS = ("votes", "cannot_tell")
+"""Kinds of answers that count as a look at the document."""
+
 submission = Table(
     "submission",
     metadata,

@@ -35,8 +35,6 @@ class LearnerLock:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._file: FileLock | None = None
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def take(self, stop: threading.Event) -> bool:
         """Wait for the turn; False if ``stop`` was set first."""

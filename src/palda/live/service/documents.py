@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import and_, delete, func, insert, select, true, update
+from sqlalchemy import and_, delete, insert, select, true, update
 
 from palda.errors import DataError, reason_of
 from palda.live import schema
 from palda.live.errors import InvalidRequestError, NotFoundError, ServiceError
 from palda.live.records import ImportJob
-from palda.live.schema import answer, document, gold, import_job, label
+from palda.live.schema import document, gold, import_job, label
 from palda.live.service.names import checked_name, checked_text
 from palda.live.service.projects import read_labels, read_project
 from palda.live.store import log_event
@@ -249,12 +249,17 @@ def _documents_query() -> Select[int, str, str, int]:
 
 
 def _with_gold(connection: Connection, rows: Sequence[Row[int, str, str, int]]) -> list[StoredDocument]:
-    ids = [row[0] for row in rows]
-    known: dict[int, dict[int, int]] = {number: {} for number in ids}
-    query = select(gold.c.document_id, gold.c.label_id, gold.c.value).where(gold.c.document_id.in_(ids))
+    known = known_labels(connection, [row[0] for row in rows])
+    return [StoredDocument(*row, known[row[0]]) for row in rows]
+
+
+def known_labels(connection: Connection, document_ids: Sequence[int]) -> dict[int, dict[int, int]]:
+    """Known labels of each document."""
+    known: dict[int, dict[int, int]] = {number: {} for number in document_ids}
+    query = select(gold.c.document_id, gold.c.label_id, gold.c.value).where(gold.c.document_id.in_(document_ids))
     for document_id, label_id, value in connection.execute(query):
         known[document_id][label_id] = value
-    return [StoredDocument(*row, known[row[0]]) for row in rows]
+    return known
 
 
 def _add_rows(project_id: int, rows: Sequence[DocumentRow], connection: Connection) -> tuple[int, int]:
@@ -301,9 +306,3 @@ def import_gold_table(store: Store, project_id: int, path: Path) -> int:
     }
     store.write(lambda connection: write_gold(connection, project_id, tables, None))
     return len(tables)
-
-
-def n_answers(connection: Connection, project_id: int) -> int:
-    """Answers that count as votes."""
-    query = select(func.count()).where(answer.c.project_id == project_id, answer.c.kind.in_(("votes", "cannot_tell")))
-    return int(connection.execute(query).scalar_one())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from palda.live.errors import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError
 from palda.live.records import NoTask, OwnProgress, ProjectSettings, Receipt, Task
+from palda.live.schema import LOOKS
 from palda.live.service import labelling_queries as queries
 from palda.live.service.names import checked_name
 from palda.live.store import next_positions
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from palda.live.store import Store
 
 _MAX_CLIENT_ID = 64
-_LOOKS = ("votes", "cannot_tell")  # answers that count as a look at the document
 
 
 class _Held(NamedTuple):
@@ -93,7 +93,7 @@ def submit(store: Store, actor: Actor, project_id: int, given: Answer) -> Receip
         if actor.is_paused and held is None and before in (None, "undone"):
             raise NotAllowedError("you are paused: only answers on documents that were given to you are taken")
         entries = _entries(connection, me, given, None if held is None else held.label_ids)
-        counted = held is not None or before in _LOOKS
+        counted = held is not None or before in LOOKS
         if int(given.kind != "skip") != int(counted):
             _add_looks(connection, given.document_id, 1 if given.kind != "skip" else -1)
         _set_answer(connection, me, given.document_id, given.kind)

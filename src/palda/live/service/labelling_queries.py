@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Float, Integer, and_, bindparam, case, delete, exists, func, insert, not_, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from palda.live.schema import Key, answer, document, label, lease, project, queue, submission, vote
+from palda.live.schema import LOOKS, Key, answer, document, label, lease, project, queue, submission, vote
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -21,7 +21,7 @@ _person, _project, _document = (
     bindparam("document", type_=Key),
 )
 _max_looks, _now = bindparam("max_looks", type_=Integer()), bindparam("now", type_=Float())
-_is_vote = answer.c.kind.in_(("votes", "cannot_tell"))
+_is_vote = answer.c.kind.in_(LOOKS)
 _my_lease = and_(lease.c.person_id == _person, lease.c.document_id == _document)
 _my_answer = and_(answer.c.person_id == _person, answer.c.document_id == _document)
 _my_queue = and_(queue.c.project_id == _project, queue.c.person_id == _person)

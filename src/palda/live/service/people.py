@@ -50,7 +50,7 @@ def set_paused(store: Store, project_id: int, person_id: int, *, is_paused: bool
     """Stop or resume giving documents to a member; their votes still count."""
 
     def apply(connection: Connection) -> None:
-        _require_member(connection, project_id, person_id)
+        require_member(connection, project_id, person_id)
         connection.execute(_update_member(project_id, person_id).values(is_paused=is_paused))
         if is_paused:
             mine = and_(schema.queue.c.project_id == project_id, schema.queue.c.person_id == person_id)
@@ -65,7 +65,7 @@ def set_role(store: Store, project_id: int, person_id: int, role: Role) -> None:
         raise InvalidRequestError(f"a role is one of {', '.join(_ROLES)}")
 
     def apply(connection: Connection) -> None:
-        _require_member(connection, project_id, person_id)
+        require_member(connection, project_id, person_id)
         connection.execute(_update_member(project_id, person_id).values(role=role))
         if role != "admin":
             revoke_made_by(connection, project_id, person_id)
@@ -77,7 +77,7 @@ def rename(store: Store, actor: Actor, project_id: int, person_id: int, name: st
     """Give a person another name in all projects, and forget the old one."""
 
     def apply(connection: Connection) -> str:
-        _require_member(connection, project_id, person_id)
+        require_member(connection, project_id, person_id)
         require_control(connection, actor, person_id)
         new = free_name(connection, name, person_id)
         connection.execute(update(person).where(person.c.id == person_id).values(name=new))
@@ -100,7 +100,7 @@ def erase(store: Store, actor: Actor, project_id: int, person_id: int) -> None:
     """Delete a member with all votes in the project; the log keeps only that it happened."""
 
     def remove(connection: Connection) -> None:
-        _require_member(connection, project_id, person_id)
+        require_member(connection, project_id, person_id)
         require_control(connection, actor, person_id)
         revoke_made_by(connection, project_id, person_id)
         looked = _looked_at(connection, project_id, person_id)
@@ -131,7 +131,7 @@ def _looked_at(connection: Connection, project_id: int, person_id: int) -> list[
     answered = select(answer.c.document_id).where(
         answer.c.project_id == project_id,
         answer.c.person_id == person_id,
-        answer.c.kind.in_(("votes", "cannot_tell")),
+        answer.c.kind.in_(schema.LOOKS),
     )
     leased = select(lease.c.document_id).where(lease.c.project_id == project_id, lease.c.person_id == person_id)
     return sorted({*connection.execute(answered).scalars(), *connection.execute(leased).scalars()})
@@ -139,7 +139,7 @@ def _looked_at(connection: Connection, project_id: int, person_id: int) -> list[
 
 def _member(connection: Connection, project_id: int, row: Row[*tuple[Any, ...]]) -> Member:
     mine = and_(answer.c.project_id == project_id, answer.c.person_id == row.id)
-    is_vote = answer.c.kind.in_(("votes", "cannot_tell"))
+    is_vote = answer.c.kind.in_(schema.LOOKS)
     n_documents = connection.execute(select(func.count()).where(mine, is_vote)).scalar_one()
     last_seen = connection.execute(select(func.max(answer.c.answered_at)).where(mine)).scalar()
     recent = select(submission.c.seconds).where(submission.c.person_id == row.id, submission.c.project_id == project_id)
@@ -161,7 +161,8 @@ def _update_member(project_id: int, person_id: int) -> Update:
     return update(member).where(member.c.project_id == project_id, member.c.person_id == person_id)
 
 
-def _require_member(connection: Connection, project_id: int, person_id: int) -> None:
+def require_member(connection: Connection, project_id: int, person_id: int) -> None:
+    """Raise unless somebody is a member of a project."""
     query = select(member.c.role).where(member.c.project_id == project_id, member.c.person_id == person_id)
     if connection.execute(query).scalar() is None:
         raise NotFoundError("there is no such member")

@@ -17,8 +17,8 @@ from palda.live.records import (
     ProjectEstimate,
     ProjectStatus,
 )
-from palda.live.schema import document, evidence, gold, learner_state, lease, person, posterior, progress, vote
-from palda.live.service.documents import set_gold
+from palda.live.schema import document, evidence, learner_state, lease, person, posterior, progress, vote
+from palda.live.service.documents import known_labels, set_gold
 from palda.live.service.projects import head_position, read_project
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def consensus(store: Store, project_id: int, after: int = 0, limit: int = 1000) 
         )
         rows = connection.execute(query).all()
         ids = [row.id for row in rows]
-        known = _gold_of(connection, ids)
+        known = known_labels(connection, ids)
         held: dict[int, int] = dict(connection.execute(select(_n_leases(lease.c.document_id.in_(ids)))).all())
         return [
             ConsensusRow(
@@ -193,14 +193,6 @@ def _learner(connection: Connection, project_id: int) -> LearnerState | None:
     return None if row is None else LearnerState(*row)
 
 
-def _gold_of(connection: Connection, ids: Sequence[int]) -> dict[int, dict[int, int]]:
-    known: dict[int, dict[int, int]] = {number: {} for number in ids}
-    query = select(gold.c.document_id, gold.c.label_id, gold.c.value).where(gold.c.document_id.in_(ids))
-    for document_id, label_id, value in connection.execute(query):
-        known[document_id][label_id] = value
-    return known
-
-
 def _with_votes(
     connection: Connection, rows: Sequence[Row[*tuple[Any, ...]]], labels: Sequence[int]
 ) -> list[DoubtfulDocument]:
@@ -216,7 +208,7 @@ def _with_votes(
         votes[document_id][name, label_id] = value
     found = select(evidence.c.document_id, evidence.c.words).where(evidence.c.document_id.in_(ids))
     words = dict(connection.execute(found).all())
-    known = _gold_of(connection, ids)
+    known = known_labels(connection, ids)
     return [
         DoubtfulDocument(
             row.id,

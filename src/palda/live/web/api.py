@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 import palda
-from palda.live.errors import NotAllowedError, NotFoundError
+from palda.live.errors import NotAllowedError, TooManyRequestsError
 from palda.live.records import (
     Answer,
     ConsensusRow,
@@ -51,6 +51,7 @@ from palda.live.web.operations import (
 from palda.live.web.security import Allowed, Web, clear_session, credential_of, current_actor, form_key_of
 
 _PART_BYTES = 65_536
+_MAX_WAITING = 16  # exports and uploads
 
 OPERATIONS: list[Operation] = []
 """All operations; those that every labelled document needs come first, because routes are tried in order."""
@@ -322,8 +323,7 @@ def create_token(call: Call, project_id: ProjectId, person_id: PersonId, body: b
 
 
 def _require_member(call: Call, project_id: int, person_id: int) -> None:
-    if all(one.person_id != person_id for one in people.members(call.store, project_id)):
-        raise NotFoundError("there is no such member")
+    call.store.read(lambda connection: people.require_member(connection, project_id, person_id))
 
 
 # Results
@@ -410,4 +410,6 @@ async def export(call: Call, project_id: ProjectId, export: Export) -> Response:
 def _slow(request: Request) -> CapacityLimiter:
     """Threads for work that takes seconds, apart from those that answer annotators."""
     limiter: CapacityLimiter = request.app.state.slow
+    if limiter.statistics().tasks_waiting >= _MAX_WAITING:
+        raise TooManyRequestsError("too many exports and uploads at once: wait a minute")
     return limiter
