@@ -58,6 +58,7 @@ def test_one_command_serves_a_project_and_the_same_command_goes_on_with_it(tmp_p
         (("--documents", "missing.csv", "--classes", "a"), "missing.csv"),
         (("--documents", "documents.csv"), "a new project needs classes"),
         (("--documents", "broken.csv", "--classes", "a"), "broken.csv, row 3"),
+        (("--guidelines", "latin.txt", "--classes", "a"), "latin.txt: it is not a text in UTF-8"),
         (("--backup", "copy.db"), "there is no such file"),
         (("--restore", "nothing.db"), "there is no such file"),
         (("--host", "256.1.1.1", "--name", "x", "--classes", "a"), "cannot listen"),
@@ -65,6 +66,7 @@ def test_one_command_serves_a_project_and_the_same_command_goes_on_with_it(tmp_p
 )
 def test_mistakes_are_one_line(tmp_path: Path, table: Path, arguments: tuple[str, ...], message: str) -> None:
     (tmp_path / "broken.csv").write_text("id,text\nd1,a\nd1,b\n")
+    (tmp_path / "latin.txt").write_bytes("Fußball".encode("latin-1"))
     done = palda("project.db", *arguments, cwd=tmp_path)
     assert done.returncode == 1
     lines = [line for line in done.stderr.splitlines() if not line.startswith("palda: warning")]

@@ -315,6 +315,8 @@ def test_undo_finds_the_last_answer_although_the_clock_was_set_back(
     undone = labelling.undo(crew.store, ann, crew.id, "3")
     assert isinstance(undone, Task)
     assert undone.document_id == second.document_id
+    seconds = crew.store.read(lambda c: c.execute(select(schema.submission.c.seconds)).scalars().all())
+    assert min(one for one in seconds if one is not None) >= 0
 
 
 def test_undo_asks_for_the_same_classes_again(store_location: str) -> None:

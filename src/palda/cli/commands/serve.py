@@ -50,9 +50,16 @@ class ProjectOptions:
             [name.strip() for name in (self.classes or "").split(",") if name.strip()],
             self.documents,
             self.gold,
-            "" if self.guidelines is None else self.guidelines.read_text(encoding="utf-8"),
+            "" if self.guidelines is None else _text_of(self.guidelines),
             ProjectSettings(**{name: value for name, value in given.items() if value is not None}),  # type: ignore[arg-type]
         )
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise PaldaError(f"{path}: it is not a text in UTF-8; save it in that encoding") from None
 
 
 def project_options(

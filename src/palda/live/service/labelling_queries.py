@@ -7,7 +7,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Float, Integer, and_, bindparam, case, delete, exists, func, insert, not_, or_, select, update
+from sqlalchemy import (
+    Float,
+    Integer,
+    and_,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    not_,
+    null,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from palda.live.schema import LOOKS, Key, answer, document, label, lease, project, queue, submission, vote
@@ -119,7 +134,11 @@ _lease_on = and_(lease.c.person_id == bindparam("person_id"), lease.c.document_i
 _purpose, _begin = (
     select(column).where(_lease_on).scalar_subquery() for column in (lease.c.purpose, lease.c.leased_at)
 )
-_measured = {"purpose": func.coalesce(_purpose, "none"), "seconds": bindparam("submitted_at", type_=Float()) - _begin}
+_elapsed = bindparam("submitted_at", type_=Float()) - _begin
+_measured = {  # no time if the clock was set back
+    "purpose": func.coalesce(_purpose, "none"),
+    "seconds": case((_elapsed >= 0, _elapsed), else_=null()),
+}
 ADD_SUBMISSION = {  # returns nothing if the client id was used before
     name: statement.values(**{name: bindparam(name) for name in _SENT}, **_measured)
     .on_conflict_do_nothing()
