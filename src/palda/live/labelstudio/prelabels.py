@@ -29,6 +29,14 @@ class PrelabelInfluence:
     agreement_shown: float | None  # share of labels equal to the consensus, where it began from a pre-label
     agreement_withheld: float | None  # the same on tasks whose pre-label is withheld
 
+    def summary(self) -> str:
+        """One line for people."""
+        text = f"{self.n_prelabelled:,} of {self.n_annotations:,} annotations began from one"
+        for share, where in ((self.agreement_shown, "there"), (self.agreement_withheld, "where it is withheld")):
+            if share is not None:
+                text += f"; labels equal to the consensus {where}: {share:.1%}"
+        return text
+
 
 def prelabel_influence(connection: Connection, project_id: int) -> PrelabelInfluence | None:
     """Influence of pre-labels in a project; None if it is not connected."""

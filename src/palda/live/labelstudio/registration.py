@@ -68,7 +68,8 @@ def register(store: Store, client: Client, sync: Sync, backend_url: str, secret:
             raise
         raise RemoteError(
             f"Label Studio does not accept the backend {backend_url}: {error}. It must reach this address "
-            "(--backend-url), and for one on this machine it must be started with ML_BLOCK_LOCAL_IP=false SSRF_PROTECTION_ENABLED=false",
+            "(--backend-url); to reach this machine it must be started with ML_BLOCK_LOCAL_IP=false "
+            "SSRF_PROTECTION_ENABLED=false",
             error.status,
         ) from None
     sync.connection = connections.change(store, found.project_id, backend_id=backend_id)
@@ -97,7 +98,8 @@ def _put(client: Client, path: str, number: int | None, body: dict[str, Any]) ->
 def disconnect(store: Store, client: Client, connection: StoredConnection, say: Callable[[str], None]) -> None:
     """Restore what was changed in Label Studio, and delete what was added.
 
-    Votes, documents and people stay in the store, so that the project can be connected again. Settings that somebody has changed since are left as they are.
+    Votes, documents and people stay in the store, so that the project can be connected again.
+    Settings that somebody has changed since are left as they are.
     """
     path = f"/api/projects/{connection.remote_project}"
     for what, number in (("webhooks", connection.webhook_id), ("ml", connection.backend_id)):
@@ -121,7 +123,7 @@ def disconnect(store: Store, client: Client, connection: StoredConnection, say: 
     for row in rows:
         _restore_overlap(store, client, connection.project_id, row)
     say(f"restored the overlap of {len(rows):,} tasks")
-    ended = {"webhook_id": None, "backend_id": None, "versions": [], "changed": {}, "secret_hash": ""}
+    ended: dict[str, Any] = {"webhook_id": None, "backend_id": None, "versions": [], "changed": {}, "secret_hash": ""}
     connections.change(store, connection.project_id, message="disconnected", **ended)
     store.write(lambda one: _forget_predictions(one, connection.project_id))
 

@@ -58,7 +58,7 @@ class Sync:
     """
 
     def __init__(
-        self, store: Store, client: Client, project_id: int, between: Callable[[], None] | None = None
+        self, store: Store, client: Client, project_id: int, between: Callable[[], object] | None = None
     ) -> None:
         self._store, self._client, self._project_id = store, client, project_id
         self._between = between or (lambda: None)
