@@ -7,6 +7,8 @@ from the tables above it.
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -39,7 +41,7 @@ metadata = MetaData(
 
 Key = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows by itself only for INTEGER
 
-_NUMBERED = {"sqlite_autoincrement": True}
+_NUMBERED: dict[str, Any] = {"sqlite_autoincrement": True}
 """A deleted row's number is not given to another: an answer that is sent late must not find a new document."""
 
 

@@ -63,8 +63,8 @@ class Follower(Protocol):
     project_id: int
     hosts: Sequence[str]  # further names of this server
 
-    def start(self, url: str) -> None:
-        """Begin; the server accepts connections."""
+    def start(self, url: str, ready: Callable[[], None]) -> None:
+        """Begin; the server accepts connections. ``ready`` is called when there is enough to learn from."""
 
     def stop(self) -> None:
         """End."""
@@ -99,11 +99,12 @@ def serve(
         app = create_app(
             store, allowed_hosts=sorted(hosts), secure_cookies=options.secure_cookies, server_name=server_name
         )
-        supervisor.start()
+        if follower is None:
+            supervisor.start()
 
         def ready(url: str) -> None:
             if follower is not None:
-                follower.start(url)
+                follower.start(url, supervisor.start)
             started(ServerLinks(url, f"{url}/join/{link}", token, project_id))
 
         run(app, options.host, options.port, started=ready)

@@ -7,6 +7,7 @@ import json
 import random
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
@@ -111,17 +112,31 @@ class Client:
     def _pages(
         self, project: int, fields: Sequence[str], query: dict[str, Any], which: str
     ) -> Iterator[list[dict[str, Any]]]:
+        """Pages; the next one is read while the caller works on one."""
         fixed = {"project": project, "page_size": PAGE, "fields": which, "include": ",".join(fields)}
-        seen, page = 0, 1
-        while True:
+
+        def read(page: int) -> tuple[list[dict[str, Any]], int]:
             found = self.get("/api/tasks", **fixed, page=page, query=json.dumps(query))
             tasks = found.get("tasks") if isinstance(found, dict) else None
             if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
                 raise RemoteError(f"{self.url}: the list of tasks has an unknown form; is this Label Studio 1.x?")
+            return tasks, int(found.get("total") or 0)
+
+        with ThreadPoolExecutor(1) as reader:
+            tasks, total = read(1)
+            seen, page = len(tasks), 1
+            while tasks and seen < total:
+                page += 1
+                following = reader.submit(read, page)
+                yield tasks
+                try:
+                    tasks, total = following.result()
+                except RemoteError as error:
+                    if error.status != 404:  # tasks were deleted, and the last page is gone
+                        raise
+                    return
+                seen += len(tasks)
             yield tasks
-            seen, page = seen + len(tasks), page + 1
-            if not tasks or seen >= int(found.get("total") or 0):
-                return
 
     def _exchange(self, method: str, path: str, body: Any, query: dict[str, Any]) -> httpx.Response:
         """Send a request, once more with a new token if the old one has expired."""

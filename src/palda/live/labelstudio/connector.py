@@ -65,15 +65,19 @@ class Connector:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="label studio", daemon=True)
         self._backend_url = ""
+        self._ready: Callable[[], None] | None = None
         self._sync: Sync | None = None
         self._steering: Steering | None = None
         self._is_registered = False
         self._register_at = self._reconcile_at = self._steer_at = 0.0
         self._n_failures = 0
 
-    def start(self, backend_url: str) -> None:
-        """Begin; ``backend_url`` is the address under which Label Studio reaches the routes of this connection."""
-        self._backend_url = backend_url
+    def start(self, backend_url: str, ready: Callable[[], None] = lambda: None) -> None:
+        """Begin; ``backend_url`` is the address under which Label Studio reaches the routes of this connection.
+
+        ``ready`` is called once, when all tasks have been read: fits of a part of them would only delay the others.
+        """
+        self._backend_url, self._ready = backend_url, ready
         self._thread.start()
 
     def stop(self) -> None:
@@ -97,8 +101,15 @@ class Connector:
             else:
                 self._stop.wait(0.0 if was_busy else _PAUSE)
 
+    def _tell_ready(self) -> None:
+        if self._ready is not None:
+            self._ready()
+            self._ready = None
+
     def _fail(self, error: Exception) -> None:
         self._n_failures += 1
+        if self._sync is not None and self._sync.connection.synced_at is not None:
+            self._tell_ready()  # what is there already can be learned from
         if isinstance(error, UnreachableError) or self._n_failures > 1:
             self._reconcile_at = 0.0  # something may have been missed
         if self._n_failures == 1:
@@ -138,6 +149,7 @@ class Connector:
         seconds = time.monotonic() - start
         wait = self._seconds if self._is_registered else min(self._seconds, _WITHOUT_WEBHOOKS)
         self._reconcile_at = time.monotonic() + max(wait, 5 * seconds)
+        self._tell_ready()
         if is_first or n_changed:
             self._tell(f"compared all tasks in {seconds:.1f} s: {n_changed:,} were new or changed")
         if sync.n_ignored:

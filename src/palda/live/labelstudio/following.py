@@ -86,10 +86,10 @@ class Follower:
         self.hosts: Sequence[str] = [urlsplit(order.backend_url).hostname or ""] if order.backend_url else []
         self._connector = Connector(store, self._client, self.project_id, kept.secret, say, order.seconds)
 
-    def start(self, url: str) -> None:
-        """Begin to follow."""
+    def start(self, url: str, ready: Callable[[], None]) -> None:
+        """Begin to follow; ``ready`` is called when all tasks have been read."""
         base = checked_url(self._address) if self._address else url
-        self._connector.start(f"{base}/labelstudio/{self.project_id}")
+        self._connector.start(f"{base}/labelstudio/{self.project_id}", ready)
 
     def stop(self) -> None:
         """End."""
