@@ -58,13 +58,11 @@ class Client:
         Address of the server.
     token : str
         Personal access token or legacy token; its form tells which.
-    stop : threading.Event, default=None
-        Ends pauses between attempts.
     """
 
-    def __init__(self, url: str, token: str, stop: threading.Event | None = None) -> None:
+    def __init__(self, url: str, token: str) -> None:
         self.url = checked_url(url)
-        self._token, self._stop = token, stop or threading.Event()
+        self._token, self._stop = token, threading.Event()
         self._access, self._expires_at = "", 0.0
         self._http = httpx.Client(timeout=_TIMEOUT, follow_redirects=False, headers={"Accept": "application/json"})
 
@@ -72,7 +70,8 @@ class Client:
         return f"Client({self.url!r})"
 
     def close(self) -> None:
-        """Close connections."""
+        """Close connections, and end pauses between attempts."""
+        self._stop.set()
         self._http.close()
 
     def get(self, path: str, **query: Any) -> Any:

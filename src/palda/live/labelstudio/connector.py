@@ -83,6 +83,7 @@ class Connector:
     def stop(self) -> None:
         """End and wait."""
         self._stop.set()
+        self._client.close()
         if self._thread.ident is not None:
             self._thread.join(timeout=30)
 
@@ -95,8 +96,10 @@ class Connector:
                     self._tell("Label Studio answers again")
             except PaldaError as error:
                 self._fail(error)
-            except Exception as error:  # a fault of ours must not end labelling
-                log.exception("the connection to Label Studio failed")
+            except Exception as error:
+                if self._stop.is_set():  # the connection was closed in the middle of a request
+                    return
+                log.exception("the connection to Label Studio failed")  # a fault of ours must not end labelling
                 self._fail(error)
             else:
                 self._stop.wait(0.0 if was_busy else _PAUSE)
@@ -120,7 +123,7 @@ class Connector:
         """Do what is due; whether there may be more at once."""
         if self._sync is None:
             self._sync = Sync(self._store, self._client, self._project_id, self._take_waiting)
-            self._steering = Steering(self._store, self._client, self._sync)
+            self._steering = Steering(self._store, self._client, self._sync, self._take_waiting)
         now = time.monotonic()
         if now >= self._reconcile_at:
             self._reconcile(self._sync)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from palda.live.labelstudio.remote import Question
 from palda.live.labelstudio.steering import Steering
 from palda.live.labelstudio.sync import Sync
 from palda.live.labelstudio.tokens import SecretsFile, secret_hash
+from palda.live.learner.fitting import MIN_JUDGED
 from palda.live.learner.loop import Learner
 from palda.live.learner.options import FitOptions
 from palda.live.records import ProjectSettings
@@ -94,7 +94,6 @@ class Follower:
     def stop(self) -> None:
         """End."""
         self._connector.stop()
-        self._client.close()
 
 
 def read_project(client: Client, number: int) -> dict[str, Any]:
@@ -165,17 +164,15 @@ def _settings_lines(connection: StoredConnection, found: dict[str, Any]) -> Iter
 
 
 def _fit(store: Store, project_id: int) -> None:
-    """Fit once, as the learner does."""
+    """Fit once, as the learner does, if there is enough."""
+    state = results.status(store, project_id)
+    if state.n_judged < min(MIN_JUDGED, state.n_documents) or not state.n_judged:
+        return
     learner, end = Learner(store, FitOptions()), time.monotonic() + _FIT_SECONDS
     try:
         while time.monotonic() < end and not store.read(lambda one: results.fitted_labels(one, project_id))[0]:
             learner.step()
-            state = results.status(store, project_id).learner
-            if state is not None and state.activity != "fitting" and state.message == "waiting for votes":
-                if threading.Event().wait(1.5) or not learner.step():
-                    break
-            else:
-                threading.Event().wait(0.2)
+            time.sleep(0.1)
     finally:
         learner.close()
 

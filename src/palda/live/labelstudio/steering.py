@@ -24,7 +24,7 @@ from palda.live.schema import labelstudio_task, member, posterior, project
 from palda.live.service import projects
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import Connection, Update
 
@@ -110,10 +110,13 @@ class Steering:
         Of Label Studio.
     sync : Sync
         What knows the project's question.
+    between : callable, default=None
+        Called between changes, for work that cannot wait until all are made.
     """
 
-    def __init__(self, store: Store, client: Client, sync: Sync) -> None:
+    def __init__(self, store: Store, client: Client, sync: Sync, between: Callable[[], object] | None = None) -> None:
         self._store, self._client, self._sync = store, client, sync
+        self._between = between or (lambda: None)
         self._seen: tuple[Any, ...] | None = None
 
     @property
@@ -139,6 +142,7 @@ class Steering:
         self._predict(wanted, known)
         for change in wanted.changes[:_CHANGES_PER_PASS]:
             self._apply(change)
+            self._between()
         is_all = len(wanted.changes) <= _CHANGES_PER_PASS
         self._seen = self._store.read(self._state) if is_all else None
         return len(wanted.predicted) + len(wanted.changes[:_CHANGES_PER_PASS])
@@ -156,6 +160,7 @@ class Steering:
             which = and_(self._mine, labelstudio_task.c.task_id.in_(some))
             noted = update(labelstudio_task).where(which).values(version=wanted.version)
             self._store.write(partial(_execute, noted))
+            self._between()
         if ids and self._connection.changed.get("model_version", [None, None])[1] != wanted.version:
             set_project(self._store, self._client, self._sync, {"model_version": wanted.version})
         old = [version for version in self._connection.versions if version != wanted.version]

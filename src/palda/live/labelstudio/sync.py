@@ -166,8 +166,8 @@ class Sync:
             row = connection.execute(_task_query(self._project_id, [state.id])).one_or_none()
             if row is not None and one.user_id in scope.people:
                 kind = answers.kind_of(one, scope.settings)
-                answers.take_in_one(connection, scope, state.id, row.document_id, one, kind)
-                upsert(connection, labelstudio_task, [self._task_row(state, row.document_id)])
+                if answers.take_in_one(connection, scope, state.id, row.document_id, one, kind):  # otherwise it is late
+                    upsert(connection, labelstudio_task, [self._task_row(state, row.document_id)])
 
         self._store.write(write)
         return False
