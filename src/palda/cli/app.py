@@ -21,6 +21,7 @@ from palda.cli.commands.demo import demo
 from palda.cli.commands.evaluate import evaluate
 from palda.cli.commands.export import export
 from palda.cli.commands.fit import fit
+from palda.cli.commands.labelstudio import labelstudio
 from palda.cli.commands.plan import plan
 from palda.cli.commands.predict import predict
 from palda.cli.commands.report import report
@@ -66,6 +67,7 @@ for _command in (
     serve, demo,
 ):  # fmt: skip
     app.command()(_command)
+app.add_typer(labelstudio, name="labelstudio")
 app.add_typer(reproduce, name="reproduce")
 
 

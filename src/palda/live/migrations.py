@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-STEPS: dict[int, Callable[[Connection], None]] = {}
+_LABELSTUDIO = ("connection", "user", "task", "annotation", "event")
+
+
+def _add_labelstudio(connection: Connection) -> None:
+    tables = [schema.metadata.tables[f"labelstudio_{name}"] for name in _LABELSTUDIO]
+    schema.metadata.create_all(connection, tables, checkfirst=False)
+
+
+STEPS: dict[int, Callable[[Connection], None]] = {1: _add_labelstudio}
 """From each version to the next. A step changes tables inside of the transaction that raises the version."""
 
 _LOCK = 0x70616C64  # of PostgreSQL, for servers that start at the same time

@@ -27,7 +27,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 1
+VERSION = 2
 """Version of the schema; ``migrations`` brings older stores to it."""
 
 metadata = MetaData(
@@ -207,7 +207,9 @@ submission = Table(
     Column("client_id", String(64), nullable=False),
     Column("body_hash", String(64), nullable=False),  # the same client id with another body is refused
     Column("kind", String(20), nullable=False),  # votes, cannot_tell, skip, undo
-    Column("purpose", String(20), nullable=False),  # of the lease: gain, check, gold, overlap; none without one
+    Column(
+        "purpose", String(20), nullable=False
+    ),  # of the lease: gain, check, gold, overlap; prelabel; none without one
     Column("seconds", Float, nullable=True),  # from lease to submission
     Column("submitted_at", Float, nullable=False),
     UniqueConstraint("project_id", "person_id", "client_id"),
@@ -259,6 +261,76 @@ import_job = Table(
     Column("started_at", Float, nullable=False),
     Column("server", String(80), nullable=False, default=""),  # the process that runs it
     **_NUMBERED,
+)
+
+# Projects of Label Studio that are followed
+
+labelstudio_connection = Table(
+    "labelstudio_connection",
+    metadata,
+    Column("project_id", Key, ForeignKey("project.id"), primary_key=True),
+    Column("url", Text, nullable=False),
+    Column("remote_project", Key, nullable=False),
+    Column("question", Text, nullable=False),  # name of the control whose choices are the classes
+    Column("settings", JSON, nullable=False),  # of ``ConnectionSettings``
+    Column("secret_hash", String(64), nullable=False),  # SHA-256 of what Label Studio must send
+    Column("changed", JSON, nullable=False),  # setting of the project in Label Studio -> [value before, value set]
+    Column("webhook_id", Key, nullable=True),
+    Column("backend_id", Key, nullable=True),
+    Column("versions", JSON, nullable=False),  # of predictions that were written and not deleted
+    Column("message", Text, nullable=False, default=""),
+    Column("synced_at", Float, nullable=True),  # end of the last reconciliation
+    UniqueConstraint("url", "remote_project"),
+)
+
+labelstudio_user = Table(
+    "labelstudio_user",
+    metadata,
+    Column("project_id", Key, ForeignKey("project.id"), primary_key=True),
+    Column("user_id", Key, primary_key=True),
+    Column("member_id", Key, nullable=False),  # a person; stays when the person is erased, who then stays away
+)
+
+labelstudio_task = Table(
+    "labelstudio_task",
+    metadata,
+    Column("project_id", Key, ForeignKey("project.id"), primary_key=True),
+    Column("task_id", Key, primary_key=True),
+    _document(),
+    Column("updated_at", String(40), nullable=False),  # as Label Studio said it last
+    Column("n_annotations", Integer, nullable=False),
+    Column("n_cancelled", Integer, nullable=False),
+    Column("overlap", Integer, nullable=False),
+    Column("is_labeled", Boolean, nullable=False),
+    Column("first_overlap", Integer, nullable=True),  # before it was changed for the first time
+    Column("version", String(80), nullable=True),  # of its prediction
+    Index(None, "document_id"),
+)
+
+labelstudio_annotation = Table(
+    "labelstudio_annotation",
+    metadata,
+    Column("project_id", Key, ForeignKey("project.id"), primary_key=True),
+    Column("annotation_id", Key, primary_key=True),
+    _document(),
+    _person(),
+    Column("updated_at", String(40), nullable=False),
+    Column("kind", String(20), nullable=False),  # votes, skip, gold
+    Column("submission_id", Key, ForeignKey("submission.id"), nullable=True),
+    Index(None, "document_id"),
+    Index(None, "person_id"),
+    Index(None, "submission_id"),
+)
+
+labelstudio_event = Table(
+    "labelstudio_event",
+    metadata,
+    # Webhooks that were acknowledged and are not taken in yet.
+    Column("id", Key, primary_key=True),
+    _project(),
+    Column("body", JSON, nullable=False),
+    Column("received_at", Float, nullable=False),
+    Index(None, "project_id"),
 )
 
 # Written by the learner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from palda.errors import PaldaError
 from palda.live.learner import FitOptions, LearnerSupervisor
@@ -57,33 +57,60 @@ class ServerLinks:
     project_id: int | None
 
 
+class Follower(Protocol):
+    """Work beside a server, such as following a project elsewhere."""
+
+    project_id: int
+    hosts: Sequence[str]  # further names of this server
+
+    def start(self, url: str, ready: Callable[[], None]) -> None:
+        """Begin; the server accepts connections. ``ready`` is called when there is enough to learn from."""
+
+    def stop(self) -> None:
+        """End."""
+
+
 def serve(
     location: str | os.PathLike[str],
     options: ServerOptions,
     new: NewProject | None,
     started: Callable[[ServerLinks], None],
+    follow: Callable[[Store, Actor], Follower] | None = None,
 ) -> None:
-    """Serve a store until SIGINT or SIGTERM; ``started`` is called when the server accepts connections."""
+    """Serve a store until SIGINT or SIGTERM; ``started`` is called when the server accepts connections.
+
+    ``follow`` makes what works beside the server, for the owner of the store.
+    """
     store = open_store(location)
     supervisor = LearnerSupervisor(location, options.fits)
+    follower: Follower | None = None
     try:
         server_name = f"{socket.gethostname()}:{options.port}"
         documents.end_interrupted_imports(store, server_name)
         link, token = access.start_tokens(store)
         project_id = None if new is None else set_up(store, access.enter(store, token), new, server_name)
         hosts = {*LOOPBACK, "[::1]", *options.allowed_hosts, options.host, f"[{options.host}]"}
+        if follow is not None:
+            follower = follow(store, access.enter(store, token))
+            project_id = follower.project_id
+            hosts |= set(follower.hosts)
         if options.host in ("0.0.0.0", "::") and not options.allowed_hosts:  # noqa: S104 - compared, not listened on
             hosts.add(socket.gethostname())
         app = create_app(
             store, allowed_hosts=sorted(hosts), secure_cookies=options.secure_cookies, server_name=server_name
         )
-        supervisor.start()
+        if follower is None:
+            supervisor.start()
 
         def ready(url: str) -> None:
+            if follower is not None:
+                follower.start(url, supervisor.start)
             started(ServerLinks(url, f"{url}/join/{link}", token, project_id))
 
         run(app, options.host, options.port, started=ready)
     finally:
+        if follower is not None:
+            follower.stop()
         supervisor.stop()
         store.close()
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from palda.live.serving import NewProject, ServerLinks
 
 _PROJECT, _SERVER, _COPIES = "Project", "Server", "Copies"
-_EXTRA = ("sqlalchemy", "fastapi", "uvicorn", "starlette", "pydantic", "anyio", "multipart", "httptools")
+_EXTRA = ("sqlalchemy", "fastapi", "uvicorn", "starlette", "pydantic", "anyio", "multipart", "httptools", "httpx")
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def serve(
 
     def started(links: ServerLinks) -> None:
         with standard_output():
-            sys.stdout.write(_as_json(links) if as_json else _as_text(links))
+            sys.stdout.write(links_as_json(links) if as_json else links_as_text(links))
 
     run_server(store, options, project.new_project(), started)
 
@@ -180,12 +180,14 @@ def _given(path: Path | None) -> Path:
     return path
 
 
-def _as_json(links: ServerLinks) -> str:
+def links_as_json(links: ServerLinks) -> str:
+    """Addresses and token as one line of JSON."""
     fields = {"url": links.url, "admin_link": links.admin_link, "admin_token": links.admin_token}
     return json.dumps({**fields, "project": links.project_id}) + "\n"
 
 
-def _as_text(links: ServerLinks) -> str:
+def links_as_text(links: ServerLinks) -> str:
+    """Addresses for people."""
     return (
         f"palda serves at {links.url}\n"
         f"sign in as admin: {links.admin_link}\n"

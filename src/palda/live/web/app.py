@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 import palda
 from palda.errors import DataError, PaldaError
 from palda.live.errors import ServiceError
+from palda.live.labelstudio import backend
 from palda.live.records import ProjectStatus
 from palda.live.service.results import status
 from palda.live.web.api import OPERATIONS
@@ -95,6 +96,7 @@ def create_app(
     for kind in (PaldaError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _refuse)
     add_pages(app)
+    app.router.routes.extend(backend.routes())
     app.add_middleware(Shield, allowed_hosts=allowed_hosts, max_body_bytes=limits.body_bytes)
     return app
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
@@ -16,6 +17,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from palda.live.errors import ConflictError, InvalidRequestError, NotFoundError, NotSignedInError
+from palda.live.labelstudio import connections
+from palda.live.labelstudio.prelabels import prelabel_influence
 from palda.live.records import Project, ProjectSettings
 from palda.live.service import access, people, projects, results
 from palda.live.web.security import (
@@ -101,6 +104,7 @@ def _render(request: Request, template: str, actor: Actor | None = None, **value
 
 
 def _project_page(request: Request, page: str, actor: Actor, project: Project, **values: Any) -> HTMLResponse:
+    source = Web.of(request).store.read(partial(connections.find, project_id=project.id))
     labels = _json([asdict(label) for label in project.labels])
     return _render(
         request,
@@ -111,6 +115,7 @@ def _project_page(request: Request, page: str, actor: Actor, project: Project, *
         pages=_pages_of(actor.role),
         role=actor.role,
         labels_json=labels,
+        source=source,
         needs_script=True,
         **values,
     )
@@ -186,6 +191,7 @@ def _dashboard_page(request: Request) -> Response:
         status_json=_json(asdict(results.status(store, project.id))),
         now=time.time(),
         people_json=_records(people.members(store, project.id)),
+        influence=store.read(partial(prelabel_influence, project_id=project.id)),
         exports=[(name, text) for name, text, for_admins in _EXPORTS if is_admin or not for_admins],
     )
 

@@ -36,6 +36,8 @@ class Control:
         Choices in the order of the config; a nested choice is the names of its ancestors and its own.
     is_open : bool
         Whether tasks or a server may add further choices.
+    is_single : bool
+        Whether one choice is to be made.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Control:
     kind: str = "choices"
     paths: tuple[tuple[str, ...], ...] = ()
     is_open: bool = False
+    is_single: bool = False
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -123,12 +126,13 @@ class _OpenControl:
     kind: str
     is_open: bool
     leaves_only: bool
+    is_single: bool = False
     paths: list[tuple[str, ...]] = field(default_factory=list)
     parents: set[tuple[str, ...]] = field(default_factory=set)
 
     def closed(self) -> Control:
         paths = [path for path in self.paths if not (self.leaves_only and path in self.parents)]
-        return Control(self.name, self.to_name, self.kind, tuple(paths), self.is_open)
+        return Control(self.name, self.to_name, self.kind, tuple(paths), self.is_open, self.is_single)
 
 
 def _from_xml(text: str, file: str) -> LabelConfig:
@@ -186,7 +190,8 @@ def _open_control(tag: str, given: Mapping[str, str], file: str, row: int) -> _O
             raise DataError(f"the <{tag}> has no {shown}", file=file, row=row)
     is_open = any(given.get(name) for name in ("value", "apiurl")) or given.get("allowcustom", "").lower() == "true"
     leaves_only = given.get("leafsonly", "").lower() == "true"
-    return _OpenControl(given["name"], given["toname"], tag.lower(), is_open, leaves_only)
+    is_single = tag.lower() == "choices" and given.get("choice", "single").lower().startswith("single")
+    return _OpenControl(given["name"], given["toname"], tag.lower(), is_open, leaves_only, is_single)
 
 
 # Projects

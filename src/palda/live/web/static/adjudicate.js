@@ -81,6 +81,7 @@ function draw() {
   byId("decision").classList.toggle("many", labels.length > 14);
   setText(byId("document-name"), `Document ${one.document}`);
   setText(byId("text"), one.text);
+  if (main.dataset.taskLink) byId("task-link").href = main.dataset.taskLink + encodeURIComponent(one.document);
   drawVotes(one);
   drawWords(one);
   byId("previous").disabled = position === 0;

@@ -1,0 +1,1 @@
+"""Label Studio beside palda: its annotations become votes, and what is learned steers its queue and its pre-labels."""

@@ -1,0 +1,200 @@
+"""Connects a project of Label Studio to a store, for the command line."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from palda.errors import PaldaError
+from palda.live.labelstudio import connections
+from palda.live.labelstudio.client import Client, checked_url
+from palda.live.labelstudio.connections import ConnectionSettings, StoredConnection
+from palda.live.labelstudio.connector import RECONCILE_SECONDS, Connector
+from palda.live.labelstudio.predictions import version_name
+from palda.live.labelstudio.registration import wanted_settings
+from palda.live.labelstudio.remote import Question
+from palda.live.labelstudio.steering import Steering
+from palda.live.labelstudio.sync import Sync
+from palda.live.labelstudio.tokens import SecretsFile, secret_hash
+from palda.live.learner.fitting import MIN_JUDGED
+from palda.live.learner.loop import Learner
+from palda.live.learner.options import FitOptions
+from palda.live.records import ProjectSettings
+from palda.live.service import access, projects, results
+from palda.live.service.names import MAX_NAME, checked_name
+from palda.live.store import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from palda.live.records import Actor
+    from palda.live.store import Store
+
+_FIT_SECONDS = 600.0  # for a dry run
+
+
+@dataclass(frozen=True)
+class ConnectOrder:
+    """What ``palda labelstudio connect`` was told."""
+
+    url: str
+    remote_project: int
+    token: str | None
+    question: str | None = None
+    project: dict[str, Any] = field(default_factory=dict)  # settings of the project in the store
+    settings: dict[str, Any] = field(default_factory=dict)  # of the connection
+    backend_url: str | None = None
+    seconds: float = RECONCILE_SECONDS
+
+
+class Follower:
+    """A connected project, and the thread that follows it.
+
+    Parameters
+    ----------
+    store : Store
+        The store.
+    owner : Actor
+        Owner of the store.
+    order : ConnectOrder
+        What to connect.
+    say : callable
+        Told in one line what happens.
+    """
+
+    def __init__(self, store: Store, owner: Actor, order: ConnectOrder, say: Callable[[str], None]) -> None:
+        url = checked_url(order.url)
+        file = SecretsFile(store)
+        name = f"{url}/projects/{order.remote_project}"
+        stored = file.read(name)
+        token = order.token or (stored.token if stored else None)
+        if token is None:
+            raise PaldaError(
+                "a token of Label Studio is needed: --token-file FILE, or the variable LABEL_STUDIO_API_KEY; "
+                "copy one from Account & Settings, Personal Access Token"
+            )
+        self._client = Client(url, token)
+        found = read_project(self._client, order.remote_project)
+        kept = file.keep(name, token)
+        self.project_id = set_up(store, owner, order, found, secret_hash(kept.secret))
+        self._address = order.backend_url
+        self.hosts: Sequence[str] = [urlsplit(order.backend_url).hostname or ""] if order.backend_url else []
+        self._connector = Connector(store, self._client, self.project_id, kept.secret, say, order.seconds)
+
+    def start(self, url: str, ready: Callable[[], None]) -> None:
+        """Begin to follow; ``ready`` is called when all tasks have been read."""
+        base = checked_url(self._address) if self._address else url
+        self._connector.start(f"{base}/labelstudio/{self.project_id}", ready)
+
+    def stop(self) -> None:
+        """End."""
+        self._connector.stop()
+
+
+def read_project(client: Client, number: int) -> dict[str, Any]:
+    """A project of Label Studio."""
+    found = client.get(f"/api/projects/{number}")
+    if not isinstance(found, dict) or "label_config" not in found:
+        raise PaldaError(f"{client.url}: project {number} cannot be read; is this Label Studio?")
+    return found
+
+
+def set_up(store: Store, owner: Actor, order: ConnectOrder, found: dict[str, Any], secret: str) -> int:
+    """Create the project and its connection, or change what the order names; returns the project's number."""
+    url = checked_url(order.url)
+    known = store.read(lambda connection: connections.find_remote(connection, url, order.remote_project))
+    question = Question.of_project(found, order.question or (known.question if known else None))
+    if known is not None:
+        if known.question != question.control.name:
+            raise PaldaError(
+                f"{store.name}: project {order.remote_project} is connected with the question {known.question!r}; "
+                "give another store for another question"
+            )
+        if order.project:
+            projects.change(store, known.project_id, settings=order.project)
+        settings = ConnectionSettings.from_json({**known.settings.__dict__, **order.settings})
+        connections.change(store, known.project_id, settings=settings, secret_hash=secret)
+        return known.project_id
+    title = checked_name(str(found.get("title") or "Label Studio")[: MAX_NAME - 40], "name")
+    name = f"{title} (Label Studio {order.remote_project})"
+    classes = [checked_name(label, "class") for label in question.control.classes]
+    if not classes:
+        raise PaldaError(f"the question {question.control.name!r} names no classes; add choices to the label config")
+    project = projects.create(store, owner, name, dict.fromkeys(classes), ProjectSettings(**order.project))
+    settings = ConnectionSettings(**order.settings)
+    row = StoredConnection(
+        project.id, url, order.remote_project, question.control.name, settings, secret, {}, None, None, [], "", None
+    )
+    connections.add(store, row)
+    return project.id
+
+
+def dry_run(order: ConnectOrder) -> Iterator[str]:
+    """What ``connect`` would change in Label Studio, in lines. Nothing is changed but a temporary store."""
+    if order.token is None:
+        raise PaldaError("a token of Label Studio is needed: --token-file FILE, or the variable LABEL_STUDIO_API_KEY")
+    client = Client(order.url, order.token)
+    with tempfile.TemporaryDirectory(prefix="palda-dry-run-") as folder:
+        store = open_store(Path(folder) / "project.db")
+        try:
+            owner = access.enter(store, access.start_tokens(store)[1])
+            found = read_project(client, order.remote_project)
+            project_id = set_up(store, owner, order, found, "")
+            sync = Sync(store, client, project_id)
+            sync.reconcile()
+            yield from _settings_lines(sync.connection, found)
+            _fit(store, project_id)
+            yield from _task_lines(store, client, sync)
+        finally:
+            store.close()
+            client.close()
+
+
+def _settings_lines(connection: StoredConnection, found: dict[str, Any]) -> Iterator[str]:
+    yield "would add a webhook and an ML backend to the project"
+    wanted = {**wanted_settings(connection), "model_version": version_name(1)}
+    for name, value in wanted.items():
+        if found.get(name) != value:
+            yield f"would set {name} = {value!r} (is {found.get(name)!r})"
+
+
+def _fit(store: Store, project_id: int) -> None:
+    """Fit once, as the learner does, if there is enough."""
+    state = results.status(store, project_id)
+    if state.n_judged < min(MIN_JUDGED, state.n_documents) or not state.n_judged:
+        return
+    learner, end = Learner(store, FitOptions()), time.monotonic() + _FIT_SECONDS
+    try:
+        while time.monotonic() < end and not store.read(lambda one: results.fitted_labels(one, project_id))[0]:
+            learner.step()
+            time.sleep(0.1)
+    finally:
+        learner.close()
+
+
+def _task_lines(store: Store, client: Client, sync: Sync) -> Iterator[str]:
+    plan, known = Steering(store, client, sync).plan()
+    yield f"read {len(known.rows):,} tasks with {sum(row.n_annotations for row in known.rows):,} annotations"
+    if known.version == version_name(0):
+        yield "too few tasks have annotations for a first fit: which tasks would open or close is not known yet"
+        return
+    yield f"would write predictions for {len(plan.predicted):,} tasks"
+    counts = Counter(change.reason for change in plan.changes)
+    for reason, text in _REASONS.items():
+        yield f"would {text}: {counts[reason]:,} tasks"
+    for change in plan.changes[:20]:
+        state = "closed" if change.is_labeled else "open"
+        yield f"  task {change.task_id}: overlap {change.overlap}, {state} ({change.reason})"
+
+
+_REASONS = {
+    "doubtful": "open for another annotator",
+    "certain": "close because the labels are certain",
+    "enough": "close because of the largest number of votes",
+    "later": "close until others are done",
+}

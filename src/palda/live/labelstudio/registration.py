@@ -1,0 +1,173 @@
+"""What is set up in Label Studio when a project is connected, and taken away when it is disconnected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import delete, update
+
+from palda.errors import PaldaError
+from palda.live.labelstudio import connections
+from palda.live.labelstudio.backend import HEADER, USER
+from palda.live.labelstudio.errors import RemoteError
+from palda.live.labelstudio.steering import delete_predictions, restored_overlaps, set_project
+from palda.live.schema import labelstudio_event, labelstudio_task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Connection
+
+    from palda.live.labelstudio.client import Client
+    from palda.live.labelstudio.connections import StoredConnection
+    from palda.live.labelstudio.sync import Sync
+    from palda.live.store import Store
+
+ACTIONS = (
+    "ANNOTATION_CREATED", "ANNOTATIONS_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_DELETED", "TASKS_CREATED",
+    "TASKS_DELETED", "PROJECT_UPDATED",
+)  # fmt: skip
+"""What Label Studio tells."""
+
+TITLE = "palda"
+_UNCERTAINTY = "Uncertainty sampling"
+
+
+def wanted_settings(connection: StoredConnection) -> dict[str, Any]:
+    """Settings of the project in Label Studio that steering needs, besides the model version."""
+    if not connection.settings.steer:
+        return {}
+    shown = {"show_collab_predictions": True} if connection.settings.prelabel_share > 0 else {}
+    return {"sampling": _UNCERTAINTY, **shown}
+
+
+def register(store: Store, client: Client, sync: Sync, backend_url: str, secret: str) -> None:
+    """Register webhook and backend, and set the settings of the project; what is there already stays.
+
+    Label Studio calls the backend before it accepts it: the server must be running.
+    """
+    found = sync.connection
+    headers = {HEADER: secret}
+    hook_url = f"{backend_url}/webhook"
+    hook: dict[str, Any] = {"url": hook_url, "headers": headers, "actions": list(ACTIONS), "is_active": True}
+    hook |= {"project": found.remote_project, "send_payload": True, "send_for_all_actions": False}
+    hook_id = _present(client.get("/api/webhooks/", project=found.remote_project), found.webhook_id, hook_url)
+    # The webhook comes first: with the backend, Label Studio would add one without the secret.
+    hook_id = _put(client, "/api/webhooks/", hook_id, hook)
+    connections.change(store, found.project_id, webhook_id=hook_id)
+    present = client.get(f"/api/projects/{found.remote_project}")
+    changed = {"model_version": [present.get("model_version"), TITLE], **found.changed}
+    connections.change(store, found.project_id, changed=changed)  # the backend's title becomes the model version
+    backend = {"url": backend_url, "title": TITLE, "project": found.remote_project, "is_interactive": False}
+    backend |= {"auth_method": "BASIC_AUTH", "basic_auth_user": USER, "basic_auth_pass": secret}
+    backend_id = _present(client.get("/api/ml/", project=found.remote_project), found.backend_id, backend_url)
+    try:
+        backend_id = _put(client, "/api/ml/", backend_id, backend)
+    except RemoteError as error:
+        if error.status not in (400, 403):
+            raise
+        raise RemoteError(
+            f"Label Studio does not accept the backend {backend_url}: {error}. It must reach this address "
+            "(--backend-url); to reach this machine it must be started with ML_BLOCK_LOCAL_IP=false "
+            "SSRF_PROTECTION_ENABLED=false",
+            error.status,
+        ) from None
+    sync.connection = connections.change(store, found.project_id, backend_id=backend_id)
+    wanted = {key: value for key, value in wanted_settings(found).items() if present.get(key) != value}
+    if wanted:
+        set_project(store, client, sync, wanted)
+
+
+def _present(rows: Any, known: int | None, url: str) -> int | None:
+    """Number of what is there already: the one that was registered, else one of the same address."""
+    found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    same = [row["id"] for row in found if row.get("id") == known] or [
+        row["id"] for row in found if row.get("url") == url
+    ]
+    return int(same[0]) if same else None
+
+
+def _put(client: Client, path: str, number: int | None, body: dict[str, Any]) -> int:
+    """Create something, or bring what is there up to date."""
+    if number is None:
+        return int(client.send("POST", path, body, repeat=False)["id"])
+    client.send("PATCH", f"{path}{number}/" if "webhooks" in path else f"{path}{number}", body)
+    return number
+
+
+def disconnect(store: Store, client: Client, connection: StoredConnection, say: Callable[[str], None]) -> None:
+    """Restore what was changed in Label Studio, and delete what was added.
+
+    Votes, documents and people stay in the store, so that the project can be connected again.
+    Settings that somebody has changed since are left as they are.
+    """
+    path = f"/api/projects/{connection.remote_project}"
+    for what, number in (("webhooks", connection.webhook_id), ("ml", connection.backend_id)):
+        if number is not None:
+            _delete(client, f"/api/{what}/{number}/" if what == "webhooks" else f"/api/{what}/{number}")
+    for version in connection.versions:
+        delete_predictions(client, path, version)
+    say(f"removed the webhook, the backend and predictions of {len(connection.versions)} versions")
+    present = client.get(path)
+    old = {}
+    for name, (before, mine) in connection.changed.items():
+        if present.get(name) == mine or (name == "model_version" and present.get(name) in ("", None)):
+            old[name] = before
+    if old.get("model_version") and not _has_version(client, path, old["model_version"]):
+        say(f"the model version {old['model_version']!r} of before has no predictions any more; it stays empty")
+        old["model_version"] = ""
+    if old:
+        client.send("PATCH", path, {name: value if value is not None else "" for name, value in old.items()})
+    say("restored " + (", ".join(f"{name} = {value!r}" for name, value in old.items()) or "no settings"))
+    rows = store.read(lambda one: restored_overlaps(one, connection.project_id))
+    for row in rows:
+        _restore_overlap(store, client, connection.project_id, row)
+    say(f"restored the overlap of {len(rows):,} tasks")
+    ended: dict[str, Any] = {"webhook_id": None, "backend_id": None, "versions": [], "changed": {}, "secret_hash": ""}
+    connections.change(store, connection.project_id, message="disconnected", **ended)
+    store.write(lambda one: _forget_predictions(one, connection.project_id))
+
+
+def _has_version(client: Client, path: str, version: str) -> bool:
+    found = client.get(f"{path}/model-versions/")
+    return isinstance(found, dict) and version in found
+
+
+def _restore_overlap(store: Store, client: Client, project_id: int, row: Any) -> None:
+    body = {"overlap": row.first_overlap, "is_labeled": row.n_annotations >= row.first_overlap}
+    try:
+        client.send("PATCH", f"/api/tasks/{row.task_id}/", body)
+    except RemoteError as error:
+        if error.status != 404:
+            raise
+    task = labelstudio_task.c
+    which = (task.project_id == project_id) & (task.task_id == row.task_id)
+    done = update(labelstudio_task).where(which).values(first_overlap=None)
+    store.write(lambda connection: connection.execute(done).rowcount)
+
+
+def _delete(client: Client, path: str) -> None:
+    try:
+        client.send("DELETE", path)
+    except RemoteError as error:
+        if error.status != 404:
+            raise
+
+
+def _forget_predictions(connection: Connection, project_id: int) -> None:
+    of_project = labelstudio_task.c.project_id == project_id
+    connection.execute(update(labelstudio_task).where(of_project).values(version=None))
+    connection.execute(delete(labelstudio_event).where(labelstudio_event.c.project_id == project_id))
+
+
+def find_connection(store: Store, url: str | None, remote_project: int | None) -> StoredConnection:
+    """The connection that is meant: the only one, or that of an address and a number."""
+    found = store.read(connections.all_connections)
+    if url is not None:
+        found = [one for one in found if one.url == url]
+    if remote_project is not None:
+        found = [one for one in found if one.remote_project == remote_project]
+    if len(found) != 1:
+        names = ", ".join(one.name for one in found) or "none"
+        raise PaldaError(f"{store.name}: which connection? name one with --project; there are: {names}")
+    return found[0]
