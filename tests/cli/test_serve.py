@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from palda.live.service import access, documents, projects
+from palda.live.serving import NewProject, set_up
 from palda.live.store import open_store
 
 TABLE = "id,text\nd1,the team won\nd2,the bank lends\n"
@@ -49,6 +50,17 @@ def test_one_command_serves_a_project_and_the_same_command_goes_on_with_it(tmp_p
     (project,) = projects.projects_of(store, owner)
     assert [one.name for one in documents.documents(store, project.id)] == ["d1", "d2"]
     assert (project.name, [label.name for label in project.labels]) == ("documents", ["sport", "money"])
+    store.close()
+
+
+def test_options_change_an_existing_project_and_leave_other_settings(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "project.db")
+    owner = access.enter(store, access.start_tokens(store)[1])
+    set_up(store, owner, NewProject("news", ["a"], settings={"max_votes_per_doc": 3}))
+    number = set_up(store, owner, NewProject("news", ["a", "b"], settings={"target_error": 0.1}, guidelines="Read."))
+    project = projects.project(store, number)
+    assert (project.settings.max_votes_per_doc, project.settings.target_error) == (3, 0.1)
+    assert (project.guidelines, [label.name for label in project.labels]) == ("Read.", ["a", "b"])
     store.close()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from palda.errors import PaldaError
 from palda.live.learner import FitOptions, LearnerSupervisor
@@ -15,7 +15,7 @@ from palda.live.web import create_app, run
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from palda.live.records import Actor, Project
@@ -44,7 +44,7 @@ class NewProject:
     documents: Path | None = None
     gold: Path | None = None
     guidelines: str = ""
-    settings: ProjectSettings = field(default_factory=ProjectSettings)
+    settings: Mapping[str, Any] = field(default_factory=dict)  # those that are given; the others stay
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,9 @@ def set_up(store: Store, owner: Actor, new: NewProject, server_name: str = "") -
 def _project_named(store: Store, owner: Actor, new: NewProject) -> Project:
     found = [project for project in projects.projects_of(store, owner) if project.name == new.name]
     if found:
-        return found[0]
+        changes = {"settings": dict(new.settings) or None, "guidelines": new.guidelines or None}
+        return projects.change(store, found[0].id, **changes) if any(changes.values()) else found[0]  # type: ignore[arg-type]
     if not new.labels:
         raise PaldaError("a new project needs classes; add --classes crime,sport,money")
-    return projects.create(store, owner, new.name, new.labels, new.settings, new.guidelines)
+    settings = ProjectSettings(**new.settings)
+    return projects.create(store, owner, new.name, new.labels, settings, new.guidelines)

@@ -37,7 +37,6 @@ class ProjectOptions:
 
     def new_project(self) -> NewProject | None:
         """The project, None if the options name none."""
-        from palda.live.records import ProjectSettings
         from palda.live.serving import NewProject
 
         if not (self.documents or self.classes or self.name):
@@ -51,7 +50,7 @@ class ProjectOptions:
             self.documents,
             self.gold,
             "" if self.guidelines is None else _text_of(self.guidelines),
-            ProjectSettings(**{name: value for name, value in given.items() if value is not None}),  # type: ignore[arg-type]
+            {name: value for name, value in given.items() if value is not None},
         )
 
 
