@@ -1,7 +1,7 @@
 """Votes that assignment saves over HTTP: a newsroom labelled through the API, against a fixed number of votes.
 
 ``python -m benchmarks server saved [SEED ...]``. 400 simulated news, 20 annotators with the qualities of the paper's
-crowd, who ask for documents and answer after eight seconds on average, until the server says that the project is
+crowd, who ask for documents and answer after five seconds on average, until the server says that the project is
 complete (2% of the labels wrong). Then votes of the same annotators on the same documents, in equal numbers per
 document, are aggregated by the same estimator: how many per document would have been needed for as few wrong labels?
 The same is done with the library alone, as in ``python -m benchmarks stopping``: one vote per document, then ``assign``
@@ -26,7 +26,7 @@ from palda.live.demo import ApiClient, SimulatedAnnotator, SimulatedCrowd
 
 N_DOCS, N_ANNOTATORS, TARGET = 400, 20, 0.02
 OVERLAPS = (1, 2, 3, 4, 5, 7, 10)
-SECONDS_PER_DOCUMENT = 8.0
+SECONDS_PER_DOCUMENT = 5.0
 MAX_SECONDS, MAX_VOTES = 900.0, 10.0
 
 

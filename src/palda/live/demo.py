@@ -70,13 +70,20 @@ class ApiClient:
     def send(self, method: str, path: str, body: Any = None, media_type: str = "application/json") -> Any:
         """Answer to a request; raises ``PaldaError`` if it is refused."""
         content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        try:
+            status, text = self._answer(method, path, content, media_type)
+        except (OSError, http.client.HTTPException):  # servers close connections that were idle
+            self._connection.close()
+            status, text = self._answer(method, path, content, media_type)
+        if status >= 400:
+            raise PaldaError(f"{method} {path}: {status} {text.decode(errors='replace')[:300]}")
+        return json.loads(text) if text else None
+
+    def _answer(self, method: str, path: str, content: bytes | None, media_type: str) -> tuple[int, bytes]:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": media_type}
         self._connection.request(method, f"/api/v1{path}", content, headers)
         answer = self._connection.getresponse()
-        text = answer.read()
-        if answer.status >= 400:
-            raise PaldaError(f"{method} {path}: {answer.status} {text.decode(errors='replace')[:300]}")
-        return json.loads(text) if text else None
+        return answer.status, answer.read()
 
     def close(self) -> None:
         """Close the connection."""
