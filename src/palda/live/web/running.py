@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _MAX_HEADER_BYTES = 32_768
 _HEADER_SECONDS = 20.0
 _SHUTDOWN_SECONDS = 4
+_SWITCH_SECONDS = 0.0005  # Python's default of 5 ms lets the writer of the store wait at each of its statements
 
 
 class _LimitedProtocol(HttpToolsProtocol):
@@ -146,6 +148,7 @@ def run(
     PaldaError
         If the address cannot be listened on.
     """
+    sys.setswitchinterval(_SWITCH_SECONDS)
     with listen(host, port) as listener:
         name = f"[{host}]" if ":" in host else host
         url = f"http://{name}:{listener.getsockname()[1]}"
