@@ -8,7 +8,7 @@ DEV := $(VENV)/.dev-installed
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-long check kernels fuzz bench golden docs format clean
+.PHONY: help demo test test-fast test-long test-labelstudio check kernels fuzz bench golden docs format clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,9 @@ test-fast: $(DEV)  ## quick tests: no browser, no Dask cluster, no guides, nothi
 
 test-long: $(DEV)  ## the long tests alone
 	$(PYTEST) -m long
+
+test-labelstudio: $(DEV)  ## beside a real Label Studio, which is installed into build/labelstudio the first time
+	$(BIN)/python -m pytest --numprocesses 0 -m labelstudio tests/labelstudio
 
 CASES ?= 200000
 SEED ?= 0

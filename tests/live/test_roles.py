@@ -16,6 +16,9 @@ from palda.live.web import create_app
 from palda.live.web.api import OPERATIONS
 
 PREFIX = "/api/v1"
+BACKEND = (("GET", "health"), ("POST", "setup"), ("POST", "predict"), ("POST", "webhook"))
+"""Routes for Label Studio, which need the secret of a connection; no role gets in."""
+
 SIGNED_IN = ("annotator", "paused annotator", "viewer", "admin", "admin of another project", "owner")
 MEMBERS = ("annotator", "paused annotator", "viewer", "admin", "owner")
 LABELLING = ("annotator", "paused annotator", "admin", "owner")
@@ -171,7 +174,8 @@ def test_the_table_has_every_route_of_the_application_and_of_the_openapi_documen
         if method != "HEAD"
     }
     described = {(method.upper(), path) for path, methods in app.openapi()["paths"].items() for method in methods}
-    assert routes == listed | pages
+    followed = {(method, f"/labelstudio/{{connection}}/{name}") for method, name in BACKEND}
+    assert routes == listed | pages | followed
     assert described == listed - {("GET", f"{PREFIX}/openapi.json")}
     assert [route.path for route in app.routes if isinstance(route, Mount)] == ["/static"]
     assert [route for route in app.routes if not isinstance(route, (Route, Mount))] == []
