@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import typer
+from tests.live.fake_labelstudio import LEGACY, label_studio
 
 from palda import CrowdPALDA, Votes, simulate
 from palda.cli import app, main
@@ -93,7 +95,9 @@ def run_command(line: str) -> None:
         line = re.sub(r"\| jq .*", "", line)
     parts = [part.strip() for part in re.split(r"\|(?=(?:[^']*'[^']*')*[^']*$)", line)]  # no | inside of quotes
     piped: bytes | None = None
-    if line.startswith("palda serve") and "--backup" not in line and "--restore" not in line:
+    line = line.replace("http://localhost:8080", os.environ.get("PALDA_TEST_STUDIO", "http://localhost:8080"))
+    is_following = line.startswith("palda labelstudio connect") and "--dry-run" not in line
+    if is_following or (line.startswith("palda serve") and "--backup" not in line and "--restore" not in line):
         run_server(line)
         return
     for part in parts[:-1]:
@@ -135,6 +139,18 @@ def run_palda(command: str, given: bytes | None) -> bytes:
     written.flush()
     assert isinstance(written.buffer, io.BytesIO)
     return written.buffer.getvalue()
+
+
+@pytest.fixture
+def studio(user_files: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A small Label Studio at the address of the guide."""
+    with label_studio() as found:
+        for task in [found.add_task(f"text {number}") for number in range(12)]:
+            found.annotate(task, 2, "crime")
+        (user_files / "token.txt").write_text(LEGACY)
+        monkeypatch.setenv("PALDA_TEST_STUDIO", found.url)
+        monkeypatch.setenv("LABEL_STUDIO_API_KEY", LEGACY)
+        yield
 
 
 FITTED: dict[tuple[str, ...], dict[str, Any]] = {}
@@ -190,7 +206,10 @@ def test_snippets_of_a_page_run_in_order(
     shared_fits: None,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
+    if page.name == "labelstudio-live.md":
+        request.getfixturevalue("studio")
     monkeypatch.setattr("palda.cli.commands.demo.N_DOCS", DEMO_TEXTS)
     monkeypatch.setattr("palda.cli.commands.plan.QUICK_DOCS", N_TEXTS)
     names: dict[str, object] = {"np": np}
