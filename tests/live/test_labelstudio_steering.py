@@ -91,13 +91,18 @@ def test_tasks_without_annotations_or_a_fit_stay_as_they_are(world: StudioWorld)
     assert world.studio.tasks[new]["overlap"] == 2
 
 
-def test_predictions_have_the_project_s_version_and_older_ones_are_deleted(world: StudioWorld) -> None:
+def test_predictions_have_the_project_s_version_and_old_ones_are_deleted_when_nobody_has_them_open(
+    world: StudioWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     registered(world)
-    for generation in (1, 2):
+    for generation in (1, 2, 3):
+        if generation == 3:
+            monkeypatch.setattr(steering, "_KEPT_SECONDS", -1.0)
         world.fit({1: SURE, 2: TORN, 3: SURE}, generation)
         world.steering().step()
-    assert world.studio.project["model_version"] == "palda-2"
-    assert {(one["task"], one["model_version"]) for one in world.studio.predictions} == {(2, "palda-2")}
+        assert world.studio.project["model_version"] == f"palda-{generation}"
+        kept = {1: {"palda-1"}, 2: {"palda-1", "palda-2"}, 3: {"palda-3"}}[generation]
+        assert {(one["task"], one["model_version"]) for one in world.studio.predictions} == {(2, name) for name in kept}
     assert [one["result"][0]["value"]["choices"] for one in world.studio.predictions] == [["crime"]]
 
 

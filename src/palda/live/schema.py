@@ -277,7 +277,9 @@ labelstudio_connection = Table(
     Column("changed", JSON, nullable=False),  # setting of the project in Label Studio -> [value before, value set]
     Column("webhook_id", Key, nullable=True),
     Column("backend_id", Key, nullable=True),
-    Column("versions", JSON, nullable=False),  # of predictions that were written and not deleted
+    Column(
+        "versions", JSON, nullable=False
+    ),  # of predictions that were written -> when a later one came; None: current
     Column("message", Text, nullable=False, default=""),
     Column("synced_at", Float, nullable=True),  # end of the last reconciliation
     UniqueConstraint("url", "remote_project"),

@@ -54,7 +54,7 @@ class StoredConnection:
     changed: dict[str, list[Any]]
     webhook_id: int | None
     backend_id: int | None
-    versions: list[str]
+    versions: dict[str, float | None]
     message: str
     synced_at: float | None
 

@@ -128,7 +128,7 @@ def set_up(store: Store, owner: Actor, order: ConnectOrder, found: dict[str, Any
     project = projects.create(store, owner, name, dict.fromkeys(classes), ProjectSettings(**order.project))
     settings = ConnectionSettings(**order.settings)
     row = StoredConnection(
-        project.id, url, order.remote_project, question.control.name, settings, secret, {}, None, None, [], "", None
+        project.id, url, order.remote_project, question.control.name, settings, secret, {}, None, None, {}, "", None
     )
     connections.add(store, row)
     return project.id

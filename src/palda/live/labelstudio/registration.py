@@ -123,7 +123,7 @@ def disconnect(store: Store, client: Client, connection: StoredConnection, say: 
     for row in rows:
         _restore_overlap(store, client, connection.project_id, row)
     say(f"restored the overlap of {len(rows):,} tasks")
-    ended: dict[str, Any] = {"webhook_id": None, "backend_id": None, "versions": [], "changed": {}, "secret_hash": ""}
+    ended: dict[str, Any] = {"webhook_id": None, "backend_id": None, "versions": {}, "changed": {}, "secret_hash": ""}
     connections.change(store, connection.project_id, message="disconnected", **ended)
     store.write(lambda one: _forget_predictions(one, connection.project_id))
 

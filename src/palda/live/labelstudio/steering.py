@@ -7,6 +7,7 @@ worth the most, and gives predictions to these. Tasks that nobody has annotated 
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 _MIN_OPEN, _OPEN_PER_PERSON = 30, 10  # tasks that wait for another vote
 _PREDICTIONS_PER_REQUEST = 100
+_KEPT_SECONDS = 2 * 3600.0  # for which predictions stay after later ones
 _CHANGES_PER_PASS = 40  # so that webhooks need not wait for long
 _ORDER = ("doubtful", "certain", "enough", "later")  # in which changes are made
 
@@ -148,10 +150,11 @@ class Steering:
         return len(wanted.predicted) + len(wanted.changes[:_CHANGES_PER_PASS])
 
     def _predict(self, wanted: Plan, known: KnownTasks) -> None:
-        """Write predictions, make them the current ones, and delete those of earlier fits."""
+        """Write predictions, make them the current ones, and delete old ones that nobody has open any more."""
         connection, ids = self._connection, wanted.predicted
-        if ids and wanted.version not in connection.versions:
-            self._keep(versions=[*connection.versions, wanted.version])  # before there are any
+        if ids and connection.versions.get(wanted.version, 0.0) is not None:
+            old = {name: time.time() if since is None else since for name, since in connection.versions.items()}
+            self._keep(versions={**old, wanted.version: None})  # before there are any
         for first in range(0, len(ids), _PREDICTIONS_PER_REQUEST):
             some = ids[first : first + _PREDICTIONS_PER_REQUEST]
             found = predictions_for(known, some, self._sync.question, self._connection)
@@ -163,11 +166,17 @@ class Steering:
             self._between()
         if ids and self._connection.changed.get("model_version", [None, None])[1] != wanted.version:
             set_project(self._store, self._client, self._sync, {"model_version": wanted.version})
-        old = [version for version in self._connection.versions if version != wanted.version]
-        if old and wanted.version in self._connection.versions:
-            for version in old:
-                delete_predictions(self._client, self._path(""), version)
-            self._keep(versions=[wanted.version])
+        self._delete_old()
+
+    def _delete_old(self) -> None:
+        """Delete predictions of earlier fits. Whoever has one open could not submit the annotation without it."""
+        end = time.time() - _KEPT_SECONDS
+        versions = self._connection.versions
+        old = [name for name, since in versions.items() if since is not None and since < end]
+        for name in old:
+            delete_predictions(self._client, self._path(""), name)
+        if old:
+            self._keep(versions={name: since for name, since in versions.items() if name not in old})
 
     def _apply(self, change: Change) -> None:
         body = {"overlap": change.overlap, "is_labeled": change.is_labeled}
