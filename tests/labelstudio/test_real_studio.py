@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -14,7 +15,8 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from tests.labelstudio.real_studio import Palda, RealStudio, wait_until
+from tests.labelstudio.real_studio import EMAIL, PASSWORD, Palda, RealStudio, wait_until
+from tests.live.watched import CHROMIUM, running_browser
 
 from palda import simulate
 from palda.io import read_labelstudio
@@ -136,7 +138,8 @@ def store_votes(palda: Palda) -> set[tuple[str, str, str, int]]:
 
 
 def remote_votes(studio: RealStudio, project: int) -> set[tuple[str, str, str, int]]:
-    names = {user["id"]: f"{user['first_name']} {user['last_name']}".strip() for user in studio.get("/api/users/")}
+    users = studio.get("/api/users/")
+    names = {user["id"]: f"{user['first_name']} {user['last_name']}".strip() or user["email"] for user in users}
     found = set()
     for number, task in studio.tasks(project).items():
         for one in task["annotations"]:
@@ -205,6 +208,64 @@ def test_predictions_appear_and_have_the_model_version_of_the_project(scene: Sce
     chosen = [task for task in predicted if task["predictions"][0]["result"]]
     scene.figures["tasks with predictions, and with classes in them"] = (len(predicted), len(chosen))
     assert chosen
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found: install one, or name it in PALDA_CHROMIUM")
+def test_ten_tasks_are_annotated_in_a_browser(scene: Scene) -> None:
+    now = scene.tasks()
+    shown = [number for number, task in now.items() if any(one["result"] for one in task["predictions"])]
+    chosen = list(dict.fromkeys([*shown[:5], *now]))[:10]
+    with running_browser() as browser:
+        page = browser.new_page(viewport={"width": 1200, "height": 700})
+        page.set_default_timeout(120_000)
+        page.goto(f"{scene.studio.url}/user/login/")
+        page.fill("input[name=email]", EMAIL)
+        page.fill("input[name=password]", PASSWORD)
+        page.click("button[type=submit]")
+        for place, number in enumerate(chosen):
+            annotate_in_browser(page, scene, number, "task" if place == 0 else None)
+        scene.wait_in_step("ten annotations in a browser")
+        page.goto(scene.palda.links["admin_link"])
+        page.click("main button")
+        page.goto(f"{scene.palda.links['url']}/projects/{scene.palda.links['project']}/dashboard")
+        page.get_by_text("is labelled there").wait_for()
+        page.wait_for_timeout(1500)
+        photograph(page, "dashboard")
+        page.goto(f"{scene.palda.links['url']}/projects/{scene.palda.links['project']}/adjudicate")
+        link = page.get_by_role("link", name="Open in Label Studio")
+        link.wait_for()
+        page.wait_for_function("document.getElementById('task-link').href.includes('task=')")
+        assert str(link.get_attribute("href")).startswith(f"{scene.studio.url}/projects/{scene.project}/data?task=")
+    after = scene.tasks()
+    mine = [one for number in chosen for one in after[number]["annotations"] if one["completed_by"] == 1]
+    scene.figures["of ten annotations in a browser, began from a prediction"] = n_began = sum(
+        one["parent_prediction"] is not None for one in mine
+    )
+    assert len(mine) == 10
+    assert n_began
+
+
+def annotate_in_browser(page: Any, scene: Scene, number: int, picture: str | None) -> None:
+    """Choose a class more or less, and submit."""
+    page.goto(f"{scene.studio.url}/projects/{scene.project}/data?task={number}")
+    choice = page.locator("label:has-text('arts')").first
+    choice.wait_for()
+    page.wait_for_timeout(1500)
+    if picture is not None:
+        photograph(page, picture)
+    for name in sorted(scene.crowd.truth[number]):
+        box = page.locator(f"label:has-text('{name}')").first
+        if not box.locator("input").is_checked():
+            box.click()
+    with page.expect_response(lambda answer: "/annotations" in answer.url and answer.request.method == "POST"):
+        page.get_by_role("button", name="submit", exact=False).first.click()
+
+
+def photograph(page: Any, name: str) -> None:
+    """Save a picture for the guide, if asked to by PALDA_PICTURES."""
+    folder = os.environ.get("PALDA_PICTURES")
+    if folder:
+        page.screenshot(path=Path(folder) / f"labelstudio-{name}.png")
 
 
 def test_votes_that_began_from_a_prediction_and_early_certainty(scene: Scene) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import select
-from tests.live.fake_labelstudio import CONFIG
-from tests.live.studio_world import StudioWorld, new_world
+from tests.live.fake_labelstudio import CONFIG, label_studio
+from tests.live.studio_world import StudioWorld, new_world, studio_world
 
 from palda.errors import DataError
 from palda.io import read_labelstudio
@@ -250,3 +250,20 @@ def test_votes_equal_those_of_the_exported_file(world: StudioWorld, tmp_path: Pa
     )
     here = sorted((task, label, value) for (task, _), votes in world.votes().items() for label, value in votes.items())
     assert here == from_file
+
+
+def test_every_kind_of_change_on_either_database(store_location: str, tmp_path: Path) -> None:
+    with label_studio() as studio:
+        tasks = [studio.add_task(text) for text in ("the team won", "a robbery", "shares fell")]
+        first, second = studio.annotate(tasks[0], 2, "sport"), studio.annotate(tasks[1], 3, "crime")
+        studio.annotate(tasks[2], 3, "money", ground_truth=True)
+        with studio_world(tmp_path, studio, store_location) as world:
+            world.reconciled()
+            studio.change(first, "money")
+            studio.delete(second)
+            studio.tasks.pop(tasks[2])
+            world.reconciled()
+            world.fit({tasks[0]: [0.5, 0.4, 0.5]})
+            assert world.steering().step() > 0
+            assert world.votes() == {(str(tasks[0]), "Ada Lovelace"): {"crime": 0, "sport": 0, "money": 1}}
+            assert [one["task"] for one in studio.predictions] == [tasks[0]]
