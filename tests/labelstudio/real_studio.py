@@ -144,25 +144,35 @@ class Palda:
         )  # fmt: skip
         assert self._process.stdout is not None
         self.links = json.loads(self._process.stdout.readline())
-        threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
+        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
+        self._reader.start()
         if wait:
             wait_until(lambda: any("registered" in line for line in self.lines), 300, "the backend is registered")
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stderr is not None
-        self.lines.extend(process.stderr)
+        for line in process.stderr:
+            self.lines.append(line)
 
     def kill(self) -> None:
         """End it at once; its learner ends by itself."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
+            self._finish(self._process)
 
     def end(self) -> None:
         """Ctrl-C."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             assert self._process.wait(timeout=60) == 0
+            self._finish(self._process)
+
+    def _finish(self, process: subprocess.Popen[str]) -> None:
+        process.wait()
+        self._reader.join(timeout=30)
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
 
     def get(self, path: str, **query: Any) -> Any:
         """Answer of the JSON API to the owner."""

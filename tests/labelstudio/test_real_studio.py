@@ -212,9 +212,8 @@ def test_predictions_appear_and_have_the_model_version_of_the_project(scene: Sce
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found: install one, or name it in PALDA_CHROMIUM")
 def test_ten_tasks_are_annotated_in_a_browser(scene: Scene) -> None:
+    """By "Label All Tasks": Label Studio chooses, from the tasks that are open."""
     now = scene.tasks()
-    shown = [number for number, task in now.items() if any(one["result"] for one in task["predictions"])]
-    chosen = list(dict.fromkeys([*shown[:5], *now]))[:10]
     with running_browser() as browser:
         page = browser.new_page(viewport={"width": 1200, "height": 700})
         page.set_default_timeout(120_000)
@@ -222,8 +221,8 @@ def test_ten_tasks_are_annotated_in_a_browser(scene: Scene) -> None:
         page.fill("input[name=email]", EMAIL)
         page.fill("input[name=password]", PASSWORD)
         page.click("button[type=submit]")
-        for place, number in enumerate(chosen):
-            annotate_in_browser(page, scene, number, "task" if place == 0 else None)
+        page.goto(f"{scene.studio.url}/projects/{scene.project}/data?labeling=1")
+        served = [annotate_in_browser(page, scene, now) for _ in range(10)]
         scene.wait_in_step("ten annotations in a browser")
         page.goto(scene.palda.links["admin_link"])
         page.click("main button")
@@ -237,7 +236,8 @@ def test_ten_tasks_are_annotated_in_a_browser(scene: Scene) -> None:
         page.wait_for_function("document.getElementById('task-link').href.includes('task=')")
         assert str(link.get_attribute("href")).startswith(f"{scene.studio.url}/projects/{scene.project}/data?task=")
     after = scene.tasks()
-    mine = [one for number in chosen for one in after[number]["annotations"] if one["completed_by"] == 1]
+    mine = [one for task in after.values() for one in task["annotations"] if one["completed_by"] == 1]
+    assert sorted(one["task"] for one in mine) == sorted(served)
     scene.figures["of ten annotations in a browser, began from a prediction"] = n_began = sum(
         one["parent_prediction"] is not None for one in mine
     )
@@ -245,20 +245,22 @@ def test_ten_tasks_are_annotated_in_a_browser(scene: Scene) -> None:
     assert n_began
 
 
-def annotate_in_browser(page: Any, scene: Scene, number: int, picture: str | None) -> None:
-    """Choose a class more or less, and submit."""
-    page.goto(f"{scene.studio.url}/projects/{scene.project}/data?task={number}")
-    choice = page.locator("label:has-text('arts')").first
-    choice.wait_for()
+def annotate_in_browser(page: Any, scene: Scene, tasks: dict[int, dict[str, Any]]) -> int:
+    """Choose the right classes of the task that is served, and submit; returns the task."""
+    page.locator("label:has-text('arts')").first.wait_for()
     page.wait_for_timeout(1500)
-    if picture is not None:
-        photograph(page, picture)
+    shown = " ".join(page.inner_text("body").split())
+    number = next(number for number, task in tasks.items() if " ".join(task["data"]["text"].split()) in shown)
+    if any(one["result"] for one in tasks[number]["predictions"]):
+        photograph(page, "task")
     for name in sorted(scene.crowd.truth[number]):
         box = page.locator(f"label:has-text('{name}')").first
         if not box.locator("input").is_checked():
             box.click()
     with page.expect_response(lambda answer: "/annotations" in answer.url and answer.request.method == "POST"):
-        page.get_by_role("button", name="submit", exact=False).first.click()
+        page.locator("[data-testid=bottombar-submit-button], button[aria-label=submit]").first.click()
+    page.wait_for_timeout(1500)
+    return number
 
 
 def photograph(page: Any, name: str) -> None:

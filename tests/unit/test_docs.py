@@ -91,11 +91,11 @@ def _write_answers(folder: Path, texts: dict[str, str], votes: Votes) -> None:
 
 def run_command(line: str) -> None:
     """Run a line of a shell snippet; every ``palda`` of a pipe runs in this process, everything else in a shell."""
+    line = line.replace("http://localhost:8080", os.environ.get("PALDA_TEST_STUDIO", "http://localhost:8080"))
     if shutil.which("jq") is None:
         line = re.sub(r"\| jq .*", "", line)
     parts = [part.strip() for part in re.split(r"\|(?=(?:[^']*'[^']*')*[^']*$)", line)]  # no | inside of quotes
     piped: bytes | None = None
-    line = line.replace("http://localhost:8080", os.environ.get("PALDA_TEST_STUDIO", "http://localhost:8080"))
     is_following = line.startswith("palda labelstudio connect") and "--dry-run" not in line
     if is_following or (line.startswith("palda serve") and "--backup" not in line and "--restore" not in line):
         run_server(line)
