@@ -19,6 +19,7 @@ from tests.labelstudio.real_studio import EMAIL, PASSWORD, Palda, RealStudio, wa
 from tests.live.watched import CHROMIUM, running_browser
 
 from palda import simulate
+from palda.data import Documents
 from palda.io import read_labelstudio
 from palda.live.learner.fitting import TrainingSnapshot, fit_model, read_snapshot
 from palda.live.learner.options import FitOptions
@@ -137,9 +138,13 @@ def store_votes(palda: Palda) -> set[tuple[str, str, str, int]]:
     return {(str(a), str(b), str(c), int(d)) for a, b, c, d in table[["doc", "annotator", "label", "value"]].to_numpy()}
 
 
-def remote_votes(studio: RealStudio, project: int) -> set[tuple[str, str, str, int]]:
+def user_names(studio: RealStudio) -> dict[int, str]:
     users = studio.get("/api/users/")
-    names = {user["id"]: f"{user['first_name']} {user['last_name']}".strip() or user["email"] for user in users}
+    return {user["id"]: f"{user['first_name']} {user['last_name']}".strip() or user["email"] for user in users}
+
+
+def remote_votes(studio: RealStudio, project: int) -> set[tuple[str, str, str, int]]:
+    names = user_names(studio)
     found = set()
     for number, task in studio.tasks(project).items():
         for one in task["annotations"]:
@@ -162,16 +167,18 @@ def untouched(tasks: dict[int, dict[str, Any]], crowd: Crowd) -> None:
 
 
 def from_export(studio: RealStudio, project: int, folder: Path) -> TrainingSnapshot:
-    """What a fit of the exported file reads."""
+    """What a fit of the exported file reads, with the names of users: a fit depends a little on the order of names."""
     path, config = folder / "export.json", folder / "config.xml"
     tasks = studio.get(f"/api/projects/{project}/export", exportType="JSON", download_all_tasks="true")
+    names = user_names(studio)
+    for one in (one for task in tasks for one in task["annotations"]):
+        one["completed_by"] = {"email": names[one["completed_by"]]}
     path.write_text(json.dumps(sorted(tasks, key=lambda task: task["id"])))
     config.write_text(CONFIG)
     export = read_labelstudio(path, label_config=config, prelabelled="keep")
-    texts = [str(text) for text in export.documents.texts]
-    ids = [str(name) for name in export.documents.doc_ids]
-    gold = np.full((len(ids), len(export.votes.classes)), -1, dtype=np.int8)
-    return TrainingSnapshot(0, list(range(gold.shape[1])), ids, texts, export.votes, gold)
+    assert isinstance(export.corpus, Documents)
+    texts, ids = ([str(one) for one in found] for found in (export.corpus.texts, export.corpus.doc_ids))
+    return TrainingSnapshot(0, list(range(len(export.classes))), ids, texts, export.votes, export.gold)
 
 
 def is_open(task: dict[str, Any]) -> bool:
