@@ -131,7 +131,7 @@ class Member:
 
 @dataclass(frozen=True)
 class AnnotatorEstimate:
-    """Quality of an annotator as the learner sees it; the interval is 90%."""
+    """Quality of an annotator as the learner sees it; the interval is 95%."""
 
     quality: float
     quality_low: float

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import queue
+import sqlite3
 import threading
 import time
 from concurrent.futures import Future
@@ -37,6 +38,7 @@ Result = TypeVar("Result")
 
 _MAX_GROUP = 200  # writes per transaction
 _BUSY_SECONDS = 30
+_CHECKPOINT_SECONDS = 0.5
 _head = schema.log_head
 _RAISE_HEAD = update(_head).values(position=_head.c.position + bindparam("n")).returning(_head.c.position)
 _LOCK_HEAD = select(_head.c.position).with_for_update()
@@ -62,11 +64,13 @@ class Store:
         self.is_sqlite = url.get_backend_name() == "sqlite"
         self.name = Path(url.database or "").name if self.is_sqlite else url.render_as_string(hide_password=True)
         self._lock = lock
-        self._writer = _engine(url, writes=True)
+        self._writer = _engine(url, writes=True, checkpoints=lock is None)
         self._reader = _engine(url, writes=False)
         self._waiting: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="store writer", daemon=True)
         self._is_closed, self._closing = False, threading.Lock()
+        self._ending = threading.Event()
+        self._checkpoints = threading.Thread(target=self._checkpoint, name="store checkpoints", daemon=True)
 
     def open(self) -> Store:
         """Create or migrate the tables, and start the writer."""
@@ -79,6 +83,8 @@ class Store:
                 raise self._problem(error) from error
             raise
         self._thread.start()
+        if self._lock is not None:
+            self._checkpoints.start()
         return self
 
     def read(self, action: Callable[[Connection], Result]) -> Result:
@@ -106,8 +112,10 @@ class Store:
                 return
             self._is_closed = True
             self._waiting.put(None)
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._ending.set()
+        for thread in (self._thread, self._checkpoints):
+            if thread.ident is not None:
+                thread.join()
         self._reader.dispose()
         self._writer.dispose()
         if self._lock is not None:
@@ -138,6 +146,16 @@ class Store:
             return
         for write, result in zip(group, results, strict=True):
             write.outcome.set_result(result)
+
+    def _checkpoint(self) -> None:
+        """Move the write-ahead log of SQLite to the file now and then; writers need not wait for it."""
+        connection = sqlite3.connect(self.url.database or "", timeout=0.0)
+        try:
+            while not self._ending.wait(_CHECKPOINT_SECONDS):
+                with suppress(sqlite3.Error):  # it is busy, or the disk is full: later
+                    connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        finally:
+            connection.close()
 
     def _take_turn(self, connection: Connection) -> None:
         if not self.is_sqlite:
@@ -231,9 +249,9 @@ def log_event(connection: Connection, project_id: int, kind: str, **details: Any
     return position
 
 
-def _engine(url: URL, *, writes: bool) -> Engine:
+def _engine(url: URL, *, writes: bool, checkpoints: bool = True) -> Engine:
     if url.get_backend_name() == "sqlite":
-        return _sqlite_engine(url, writes=writes)
+        return _sqlite_engine(url, writes=writes, checkpoints=checkpoints)
     try:
         pool = {"pool_size": 1, "max_overflow": 0} if writes else {"pool_size": 10, "max_overflow": 40}
         connect: dict[str, Any] = {"connect_timeout": 10}
@@ -245,7 +263,7 @@ def _engine(url: URL, *, writes: bool) -> Engine:
         raise PaldaError("PostgreSQL needs another package; install it with: pip install 'palda[postgres]'") from None
 
 
-def _sqlite_engine(url: URL, *, writes: bool) -> Engine:
+def _sqlite_engine(url: URL, *, writes: bool, checkpoints: bool) -> Engine:
     pool = {"pool_size": 1, "max_overflow": 0} if writes else {"pool_size": 10, "max_overflow": 40}
     connect = {"timeout": _BUSY_SECONDS, "check_same_thread": False}
     engine = create_engine(url, poolclass=QueuePool, connect_args=connect, **pool)
@@ -255,6 +273,8 @@ def _sqlite_engine(url: URL, *, writes: bool) -> Engine:
         connection.isolation_level = None  # transactions begin below
         pragmas = ["trusted_schema = OFF", "foreign_keys = ON", "synchronous = FULL"]
         pragmas += ["secure_delete = ON", "journal_mode = WAL"] if writes else ["query_only = ON"]
+        if not checkpoints:
+            pragmas.append("wal_autocheckpoint = 0")
         for pragma in pragmas:
             connection.execute(f"PRAGMA {pragma}")
 

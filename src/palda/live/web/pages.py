@@ -258,7 +258,7 @@ def _accept(request: Request, fields: dict[str, str]) -> Response:
         page.status_code = error.status
         return page
     before = credential_of(request)
-    if actor is not None and before is not None:
+    if actor is not None and before is not None and before.is_cookie:
         access.end_session(store, before.token)
     response = RedirectResponse("/projects" if project_id is None else f"/projects/{project_id}", 303)
     set_session(request, response, session)
