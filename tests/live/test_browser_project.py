@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -97,7 +98,9 @@ def test_a_project_is_labelled_to_its_target(links: dict[str, Any]) -> None:
         assert n_answers < 2 * N_DOCS  # not everybody has judged everything
         board.wait_for_selector("#project-state:has-text('Target met')")
         board.wait_for_selector("#progress-text:has-text('The target is met.')")
-        assert board.inner_text("[data-field=judged]") == f"{N_DOCS} of {N_DOCS}"
+        judged = re.fullmatch(rf"(\d+) of {N_DOCS}", board.inner_text("[data-field=judged]"))
+        assert judged is not None
+        assert int(judged[1]) >= N_DOCS // 2  # the words may say enough about the rest
         assert int(board.inner_text("[data-field=votes]")) <= n_answers
         assert board.locator("#chart .line").count() == 1
         assert board.locator("#people tr").count() == 2
