@@ -86,6 +86,7 @@ def test_mistakes_are_one_line(tmp_path: Path, table: Path, arguments: tuple[str
     assert message in lines[0]
 
 
+@pytest.mark.long
 def test_backup_and_restore(tmp_path: Path) -> None:
     store = open_store(tmp_path / "project.db")
     access.start_tokens(store)

@@ -12,11 +12,10 @@ pytestmark = [
 ]
 
 
-def test_kills_of_server_and_learner_lose_and_double_no_acknowledged_vote(store_location: str, tmp_path: Path) -> None:
-    n_kills = 3 if store_location.endswith(".db") else 1
-    found = server_kills.run(store_location, tmp_path, n_kills, seed=1)
+def test_kills_of_server_and_learner_lose_and_double_no_acknowledged_vote(tmp_path: Path) -> None:
+    found = server_kills.run(str(tmp_path / "project.db"), tmp_path, n_kills=3, seed=1)
     assert found["answers acknowledged"] > 0
-    assert sum(found[kind] for kind in found if kind.endswith("killed")) == n_kills
+    assert sum(found[kind] for kind in found if kind.endswith("killed")) == 3
 
 
 @pytest.mark.long

@@ -36,6 +36,7 @@ PAGES = [
     ROOT / "SECURITY.md",
     *sorted(page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts),
 ]
+LONG_PAGES = {"planning.md", "server.md", "labelstudio-live.md"}  # run by make test-long
 ARCHITECTURE, MATHS = ROOT / "docs" / "architecture.md", ROOT / "docs" / "maths.md"
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 DEMO_TEXTS = 45
@@ -199,7 +200,14 @@ def shared_fits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.guide
 @pytest.mark.filterwarnings("ignore:EM did not converge")
-@pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.long] if page.name in LONG_PAGES else [], id=page.name)
+        for page in PAGES
+        if BLOCK.search(page.read_text())
+    ],
+)
 def test_snippets_of_a_page_run_in_order(
     page: Path,
     user_files: Path,
