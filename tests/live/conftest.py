@@ -2,8 +2,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.live.page_server import PageServer
+from tests.live.watched import running_browser
 from tests.live.world import MANY, Served, World, make_world, serving
 
 from palda.live.web import create_app
@@ -31,3 +34,18 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with serving(create_app(made.store, limits=MANY)) as address:
         yield Served(made, address)
     made.store.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium, for the tests of a module."""
+    with running_browser() as running:
+        yield running
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[PageServer]:
+    """A server of pages without a learner: tests write what it would have found."""
+    running = PageServer(tmp_path / "project.db")
+    yield running
+    running.close()

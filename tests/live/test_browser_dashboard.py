@@ -14,7 +14,7 @@ pytest.importorskip("fastapi", reason="the server is not installed: pip install 
 
 from sqlalchemy import select
 from tests.live.page_server import PageServer
-from tests.live.watched import BROWSER_MARKS, Person, running_browser
+from tests.live.watched import BROWSER_MARKS, Person
 
 from palda.live import schema
 from palda.live.records import AnnotatorEstimate, Project, ProjectEstimate
@@ -24,19 +24,6 @@ pytestmark = BROWSER_MARKS
 
 CLASSES = ("crime", "sport", "money")
 TEXTS = {f"news-{number}": f"text of document {number}" for number in range(8)}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with running_browser() as browser:
-        yield browser
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[PageServer]:
-    server = PageServer(tmp_path / "project.db")
-    yield server
-    server.close()
 
 
 @pytest.fixture

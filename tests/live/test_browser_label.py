@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ pytest.importorskip("fastapi", reason="the server is not installed: pip install 
 
 from sqlalchemy import delete, insert, update
 from tests.live.page_server import PageServer
-from tests.live.watched import BROWSER_MARKS, PHONE, Person, running_browser
+from tests.live.watched import BROWSER_MARKS, PHONE, Person
 
 from palda.live import schema
 from palda.live.records import Project
@@ -23,19 +22,6 @@ pytestmark = BROWSER_MARKS
 
 CLASSES = ("crime", "sport", "money")
 TEXTS = {f"news-{number}": f"text of document {number}" for number in range(12)}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with running_browser() as browser:
-        yield browser
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[PageServer]:
-    server = PageServer(tmp_path / "project.db")
-    yield server
-    server.close()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("fastapi", reason="the server is not installed: pip install 'palda[live]'")
 
 from tests.live.page_server import PageServer
-from tests.live.watched import BROWSER_MARKS, DESK, PHONE, Person, running_browser
+from tests.live.watched import BROWSER_MARKS, DESK, PHONE, Person
 
 from palda.live.records import AnnotatorEstimate, ProjectEstimate
 from palda.live.service import projects
@@ -21,12 +21,6 @@ SERIOUS = ("serious", "critical")
 INJECTED = "<script>window.hacked=1</script><img src=x onerror='window.hacked=1'>"
 LONG = "Donaudampfschifffahrtsgesellschaftskapitänsmützenabzeichen" * 3
 PROJECT, EMPTY = 1, 2
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with running_browser() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

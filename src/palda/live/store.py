@@ -15,6 +15,7 @@ import threading
 import time
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -86,6 +87,12 @@ class Store:
         if self._lock is not None:
             self._checkpoints.start()
         return self
+
+    @cached_property
+    def secret(self) -> str:
+        """Random text that is made with the store and never changes."""
+        query = select(schema.store_info.c.value).where(schema.store_info.c.name == "secret")
+        return self.read(lambda connection: str(connection.execute(query).scalar_one()))
 
     def read(self, action: Callable[[Connection], Result]) -> Result:
         """Result of an action on a snapshot of the store."""

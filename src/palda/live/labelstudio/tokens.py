@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palda.errors import PaldaError, reason_of
+from palda.io import replacing
 
 if TYPE_CHECKING:
     from palda.live.store import Store
@@ -135,12 +136,9 @@ class SecretsFile:
     def _write(self, known: dict[str, dict[str, str]]) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(known, file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self.path)
+            with replacing(self.path) as unfinished:
+                unfinished.touch(0o600)
+                unfinished.chmod(0o600)  # before it holds anything
+                unfinished.write_text(json.dumps(known), encoding="utf-8")
         except OSError as error:
             raise PaldaError(f"{self.path}: {reason_of(error)}") from None

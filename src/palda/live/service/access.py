@@ -12,7 +12,7 @@ from sqlalchemy import and_, bindparam, delete, exists, false, insert, null, or_
 
 from palda.live.errors import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError, NotSignedInError
 from palda.live.records import Actor, Invitation
-from palda.live.schema import credential, member, person, project, store_info
+from palda.live.schema import credential, member, person, project
 from palda.live.service.names import checked_name
 
 if TYPE_CHECKING:
@@ -82,9 +82,7 @@ def token_hash(token: str) -> str:
 
 def form_key(store: Store, token: str) -> str:
     """Value that pages of a session send with every change, so that other sites cannot send one for the person."""
-    query = select(store_info.c.value).where(store_info.c.name == "secret")
-    secret = store.read(lambda connection: str(connection.execute(query).scalar_one()))
-    return hmac.new(secret.encode(), token_hash(token).encode(), hashlib.sha256).hexdigest()
+    return hmac.new(store.secret.encode(), token_hash(token).encode(), hashlib.sha256).hexdigest()
 
 
 def create_session(store: Store, person_id: int) -> str:
