@@ -15,7 +15,6 @@ from tests.live_projects import Newsroom, run
 from palda.live.errors import InvalidRequestError, NotFoundError, NotSignedInError
 from palda.live.service import access, exports, people
 from palda.live.store import open_store
-from palda.live.web import api as api_module
 from palda.live.web import create_app
 
 API = "/api/v1"
@@ -100,7 +99,7 @@ def test_only_admins_get_the_report_with_votes(world: World, url: str, monkeypat
 
 
 def test_slow_requests_do_not_pile_up_without_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api_module, "_MAX_WAITING", 2)
+    limits = replace(MANY, slow_requests=1, waiting_slow_requests=2)
     is_done = threading.Event()
 
     def write(_store: object, _project_id: int, path: Path, *, has_votes: bool) -> None:
@@ -109,7 +108,7 @@ def test_slow_requests_do_not_pile_up_without_end(world: World, monkeypatch: pyt
 
     monkeypatch.setattr(exports, "write_report_file", write)
     path = f"{API}/projects/{world.project}/exports/report.html"
-    with serving(create_app(world.store, limits=replace(MANY, slow_requests=1))) as address:
+    with serving(create_app(world.store, limits=limits)) as address:
 
         def ask() -> int:
             with client(address, world.tokens["viewer"]) as api:

@@ -9,14 +9,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from anyio import CapacityLimiter, to_thread
 from sqlalchemy import select
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 import palda
-from palda.live.errors import NotAllowedError, TooManyRequestsError
+from palda.live.errors import NotAllowedError
 from palda.live.records import (
     Answer,
     ConsensusRow,
@@ -51,7 +50,6 @@ from palda.live.web.operations import (
 from palda.live.web.security import Allowed, Web, clear_session, credential_of, current_actor, form_key_of
 
 _PART_BYTES = 65_536
-_MAX_WAITING = 16  # exports and uploads
 
 OPERATIONS: list[Operation] = []
 """All operations; those that every labelled document needs come first, because routes are tried in order."""
@@ -244,7 +242,7 @@ async def import_documents(call: Call, project_id: ProjectId) -> ImportJob:
             rows = documents.read_upload(Path(upload.name), name=f"documents{suffix}")
             return documents.start_import(web.store, project_id, rows, web.server_name)
 
-        return await to_thread.run_sync(start, limiter=_slow(request))
+        return await web.slow_requests.run(start)
 
 
 @_operation("GET", "/projects/{project_id}/imports/{import_id}", ADMINS, ImportJob)
@@ -402,14 +400,6 @@ async def export(call: Call, project_id: ProjectId, export: Export) -> Response:
         parts = iter(write(call.store, project_id, **details))
         return chain([next(parts, b"")], parts)  # errors before the first part are answers
 
-    parts = await to_thread.run_sync(begin, limiter=_slow(call.request))
+    parts = await call.web.slow_requests.run(begin)
     disposition = {"Content-Disposition": f'attachment; filename="{export}"'}
     return StreamingResponse(parts, media_type=media_type, headers=disposition)
-
-
-def _slow(request: Request) -> CapacityLimiter:
-    """Threads for work that takes seconds, apart from those that answer annotators."""
-    limiter: CapacityLimiter = request.app.state.slow
-    if limiter.statistics().tasks_waiting >= _MAX_WAITING:
-        raise TooManyRequestsError("too many exports and uploads at once: wait a minute")
-    return limiter

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from anyio import CapacityLimiter
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
@@ -21,7 +20,7 @@ from palda.live.records import ProjectStatus
 from palda.live.service.results import status
 from palda.live.web.api import OPERATIONS
 from palda.live.web.events import EventHub, status_marker
-from palda.live.web.limits import Limits, TokenBuckets
+from palda.live.web.limits import Limits, SlowRequests, TokenBuckets
 from palda.live.web.operations import OperationRoute
 from palda.live.web.pages import add_pages
 from palda.live.web.security import COOKIE, LOOPBACK_HOSTS, Shield, Web
@@ -81,6 +80,7 @@ def create_app(
         limits,
         TokenBuckets(limits.requests_per_second, limits.request_burst),
         TokenBuckets(limits.failures_per_second, limits.failure_burst),
+        SlowRequests(limits),
         secure_cookies,
         server_name,
     )
@@ -90,7 +90,6 @@ def create_app(
         lambda project_id: status_json(status(store, project_id)),
         limits.listeners_per_credential,
     )
-    app.state.slow = CapacityLimiter(limits.slow_requests)
     app.router.routes.extend(_routes())
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     for kind in (PaldaError, RequestValidationError, HTTPException):

@@ -7,12 +7,19 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from anyio import CapacityLimiter, to_thread
 from starlette.exceptions import HTTPException
 
+from palda.live.errors import TooManyRequestsError
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.types import Message, Receive
+
+Result = TypeVar("Result")
 
 _SECONDS_BETWEEN_PARTS = 30.0  # a client that sends nothing for so long in the middle of a body is given up
 
@@ -29,6 +36,7 @@ class Limits:
     failure_burst: int = 20
     listeners_per_credential: int = 6  # open streams of events
     slow_requests: int = 4  # exports and uploads at work at once
+    waiting_slow_requests: int = 16  # and those that wait for them
 
 
 class TokenBuckets:
@@ -79,6 +87,25 @@ class TokenBuckets:
             if len(self._buckets) > self._max_keys:
                 self._buckets.popitem(last=False)
         return is_granted
+
+
+class SlowRequests:
+    """Threads for work that takes seconds, apart from those that answer annotators."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._threads = CapacityLimiter(limits.slow_requests)
+        self._max_requests = limits.slow_requests + limits.waiting_slow_requests
+        self._n_requests = 0  # counted in the event loop alone
+
+    async def run(self, work: Callable[[], Result]) -> Result:
+        """Result of ``work``, which is refused when too many others wait."""
+        if self._n_requests >= self._max_requests:
+            raise TooManyRequestsError("too many exports and uploads at once: wait a minute")
+        self._n_requests += 1
+        try:
+            return await to_thread.run_sync(work, limiter=self._threads)
+        finally:
+            self._n_requests -= 1
 
 
 class BodyLimit:

@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse
 
 from palda.live.errors import NotAllowedError, NotFoundError, NotSignedInError, TooManyRequestsError
 from palda.live.service import access
-from palda.live.web.limits import BodyLimit, Limits, TokenBuckets
+from palda.live.web.limits import BodyLimit, Limits, SlowRequests, TokenBuckets
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -69,6 +69,7 @@ class Web:
     limits: Limits
     requests: TokenBuckets  # per credential
     failures: TokenBuckets  # failed sign-ins per address
+    slow_requests: SlowRequests
     is_secure: bool  # cookies are for https alone
     server_name: str
 
