@@ -104,13 +104,16 @@ class Store:
 
     def write(self, action: Callable[[Connection], Result]) -> Result:
         """Result of an action, after its commit. It may run more than once: it changes nothing but the store."""
+        return self.write_soon(action).result()
+
+    def write_soon(self, action: Callable[[Connection], Result]) -> Future[Result]:
+        """Future result of an action: likewise, without waiting for it."""
         waiting = _Write(action, Future())
         with self._closing:  # nothing is put behind the last entry, where nobody would take it
             if self._is_closed:
                 raise StoreError(f"{self.name}: the server is shutting down; send it again")
             self._waiting.put(waiting)
-        result: Result = waiting.outcome.result()
-        return result
+        return waiting.outcome
 
     def close(self) -> None:
         """Finish the writes that wait, and release the store."""
@@ -137,7 +140,9 @@ class Store:
                     self._waiting.put(None)
                     break
                 group.append(following)
-            self._commit(group)
+            wanted = [write for write in group if write.outcome.set_running_or_notify_cancel()]
+            if wanted:
+                self._commit(wanted)
 
     def _commit(self, group: list[_Write]) -> None:
         try:
@@ -174,6 +179,20 @@ class Store:
         reason = reason_of(error.orig if isinstance(error, DBAPIError) and error.orig is not None else error)
         found = (advice for part, advice in _PROBLEMS.items() if part in reason.lower())
         return StoreError(f"{self.name}: {next(found, reason)}")
+
+
+class Transaction(NamedTuple):
+    """A transaction that is under way, for functions that read or write a store as a part of it."""
+
+    connection: Connection
+
+    def read(self, action: Callable[[Connection], Result]) -> Result:
+        """Result of an action."""
+        return action(self.connection)
+
+    def write(self, action: Callable[[Connection], Result]) -> Result:
+        """Result of an action, before its commit."""
+        return action(self.connection)
 
 
 class _Write(NamedTuple):

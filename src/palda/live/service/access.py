@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row, Select
 
     from palda.live.records import Role
-    from palda.live.store import Store
+    from palda.live.store import Store, Transaction
 
 DAY = 86400.0
 SESSION_DAYS = 30
@@ -49,7 +49,9 @@ _SIGNED_IN_MEMBER = _signed_in(member.c.role, member.c.is_paused, _is_project).o
 )
 
 
-def enter(store: Store, token: str | None, project_id: int | None = None, roles: Collection[Role] = ()) -> Actor:
+def enter(
+    store: Store | Transaction, token: str | None, project_id: int | None = None, roles: Collection[Role] = ()
+) -> Actor:
     """Who holds a token, if they have one of the roles in the project. Owners are admins of every project."""
     if not token:
         raise NotSignedInError(_SIGN_IN)

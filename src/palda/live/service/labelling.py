@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from palda.live.records import Actor, Answer, NoTaskReason
-    from palda.live.store import Store
+    from palda.live.store import Store, Transaction
 
 _MAX_CLIENT_ID = 64
 
@@ -43,7 +43,7 @@ class _Request(NamedTuple):
     body_hash: str
 
 
-def next_task(store: Store, actor: Actor, project_id: int) -> Task | NoTask:
+def next_task(store: Store | Transaction, actor: Actor, project_id: int) -> Task | NoTask:
     """The document that a person should judge now; the same again until it is answered.
 
     The first is one that the person holds already, then the best of those that ``assign`` chose, then the document
@@ -73,7 +73,7 @@ def next_task(store: Store, actor: Actor, project_id: int) -> Task | NoTask:
     return store.write(find)
 
 
-def submit(store: Store, actor: Actor, project_id: int, given: Answer) -> Receipt:
+def submit(store: Store | Transaction, actor: Actor, project_id: int, given: Answer) -> Receipt:
     """Store an answer. The same request again is acknowledged without storing it twice."""
     if given.kind != "votes" and given.votes:
         raise InvalidRequestError(f"an answer of the kind {given.kind} has no votes")
@@ -102,7 +102,7 @@ def submit(store: Store, actor: Actor, project_id: int, given: Answer) -> Receip
     return store.write(keep)
 
 
-def undo(store: Store, actor: Actor, project_id: int, client_id: str) -> Task | NoTask:
+def undo(store: Store | Transaction, actor: Actor, project_id: int, client_id: str) -> Task | NoTask:
     """Withdraw the last answer; its document comes back with the earlier votes."""
     client_id, me = _checked_client_id(client_id), {"person": actor.person_id, "project": project_id}
 

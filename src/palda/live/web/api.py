@@ -46,6 +46,7 @@ from palda.live.web.operations import (
     WATCHING,
     Call,
     Operation,
+    Writing,
 )
 from palda.live.web.security import Allowed, Web, clear_session, credential_of, current_actor, form_key_of
 
@@ -95,32 +96,32 @@ def _operation(
 
 
 @_operation("POST", "/projects/{project_id}/next", LABELLING, Task | NoTask)
-def next_task(call: Call, project_id: ProjectId) -> Task | NoTask:
+def next_task(call: Writing, project_id: ProjectId) -> Task | NoTask:
     """Document to judge now.
 
     The same document until it is answered. Without one, the answer says why.
     """
-    return labelling.next_task(call.store, call.actor, project_id)
+    return labelling.next_task(call.transaction, call.actor, project_id)
 
 
 @_operation("POST", "/projects/{project_id}/votes", LABELLING, Receipt)
-def submit_votes(call: Call, project_id: ProjectId, body: bodies.NewAnswer) -> Receipt:
+def submit_votes(call: Writing, project_id: ProjectId, body: bodies.NewAnswer) -> Receipt:
     """Votes on a document, "cannot tell", or skip.
 
     Acknowledged after it is stored. Sending the same request again changes nothing; the same client id with another
     body is a conflict. An answer is accepted after its lease has expired.
     """
     answer = Answer(body.document_id, body.client_id, body.kind, body.votes)
-    return labelling.submit(call.store, call.actor, project_id, answer)
+    return labelling.submit(call.transaction, call.actor, project_id, answer)
 
 
 @_operation("POST", "/projects/{project_id}/undo", LABELLING, Task | NoTask)
-def undo(call: Call, project_id: ProjectId, body: bodies.Undo) -> Task | NoTask:
+def undo(call: Writing, project_id: ProjectId, body: bodies.Undo) -> Task | NoTask:
     """Take back the last answer.
 
     Its document comes back with the earlier votes.
     """
-    return labelling.undo(call.store, call.actor, project_id, body.client_id)
+    return labelling.undo(call.transaction, call.actor, project_id, body.client_id)
 
 
 @_operation("GET", "/projects/{project_id}/own-progress", LABELLING, OwnProgress)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from palda.live.records import Actor, Role
-    from palda.live.store import Store
+    from palda.live.store import Store, Transaction
 
 _LOG = logging.getLogger("palda.live")
 
@@ -120,21 +120,39 @@ def sign_in(request: Request) -> Iterator[None]:
         raise
 
 
-def _enter(request: Request, token: str, project_id: int | None, roles: Sequence[Role]) -> Actor:
-    web = Web.of(request)
-    key = hash(token)
-    if key in web.requests:  # it was valid before: failures of others at the same address do not matter
-        if not web.requests.take(key):
-            raise TooManyRequestsError("too many requests with this credential: wait a second")
-        return access.enter(web.store, token, project_id, roles)
-    if web.failures.is_empty(_address(request)):
-        raise TooManyRequestsError("too many failed sign-ins from this address: wait a minute")
-    try:
-        actor = access.enter(web.store, token, project_id, roles)
-    except NotSignedInError:
-        web.failures.take(_address(request))
-        raise
-    web.requests.take(key)
+def known_credential(request: Request) -> Credential | None:
+    """Credential of a request if it was valid before, so that failures of others at the same address do not matter.
+
+    Raises an error if it sends too many requests.
+    """
+    web, credential = Web.of(request), valid_credential(request)
+    if hash(credential.token) not in web.requests:
+        return None
+    if not web.requests.take(hash(credential.token)):
+        raise TooManyRequestsError("too many requests with this credential: wait a second")
+    return credential
+
+
+def valid_credential(request: Request) -> Credential:
+    """Credential of a request; raises an error if there is none."""
+    credential = credential_of(request)
+    if credential is None:
+        raise NotSignedInError("sign in with an invitation link, or send a token: Authorization: Bearer TOKEN")
+    if not _TOKEN.fullmatch(credential.token):
+        raise NotSignedInError("the token is not one of this server")
+    return credential
+
+
+def holder(
+    store: Store | Transaction, credential: Credential, project_id: int | None, allowed: Collection[Allowed]
+) -> Actor:
+    """Who holds a credential, if they have one of the roles."""
+    roles: list[Role] = [role for role in allowed if role != "owner"]
+    actor = access.enter(store, credential.token, project_id, roles)
+    if credential.is_cookie and not actor.is_session:
+        raise NotSignedInError("a token of the API belongs into the header Authorization, not into a cookie")
+    if "owner" in allowed and not roles and not actor.is_owner:
+        raise NotAllowedError("only owners of the server may do this")
     return actor
 
 
@@ -159,27 +177,31 @@ def current_actor(
     Actor
         The person and their role.
     """
-    credential = credential_of(request)
+    web = Web.of(request)
+    credential = known_credential(request)
     if credential is None:
-        raise NotSignedInError("sign in with an invitation link, or send a token: Authorization: Bearer TOKEN")
-    if not _TOKEN.fullmatch(credential.token):
-        raise NotSignedInError("the token is not one of this server")
-    roles: list[Role] = [role for role in allowed if role != "owner"]
-    actor = _enter(request, credential.token, project_id, roles)
-    if credential.is_cookie:
-        if not actor.is_session:
-            raise NotSignedInError("a token of the API belongs into the header Authorization, not into a cookie")
-        if request.method not in SAFE_METHODS:
-            check_same_origin(request)
-            _check_form_key(request, credential.token, form_key)
-    if "owner" in allowed and not roles and not actor.is_owner:
-        raise NotAllowedError("only owners of the server may do this")
+        credential = valid_credential(request)
+        if web.failures.is_empty(_address(request)):
+            raise TooManyRequestsError("too many failed sign-ins from this address: wait a minute")
+        try:
+            actor = holder(web.store, credential, project_id, allowed)
+        except NotSignedInError:
+            web.failures.take(_address(request))
+            raise
+        web.requests.take(hash(credential.token))
+    else:
+        actor = holder(web.store, credential, project_id, allowed)
+    check_origin(request, credential, form_key)
     return actor
 
 
-def _check_form_key(request: Request, token: str, form_key: str | None) -> None:
+def check_origin(request: Request, credential: Credential, form_key: str | None = None) -> None:
+    """Refuse a change that a cookie signs unless it comes from a page of this server."""
+    if not credential.is_cookie or request.method in SAFE_METHODS:
+        return
+    check_same_origin(request)
     given = form_key if form_key is not None else request.headers.get(FORM_KEY_HEADER, "")
-    expected = access.form_key(Web.of(request).store, token)
+    expected = access.form_key(Web.of(request).store, credential.token)
     if not hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode()):
         raise NotAllowedError("the page is out of date: reload it and try again")
 
