@@ -39,6 +39,7 @@ Result = TypeVar("Result")
 
 _MAX_GROUP = 200  # writes per transaction
 _BUSY_SECONDS = 30
+_POLL_SECONDS = 0.001, 0.005  # of servers and learners that wait for their turn to write: SQLite would wait far longer
 _CHECKPOINT_SECONDS = 0.5
 _head = schema.log_head
 _RAISE_HEAD = update(_head).values(position=_head.c.position + bindparam("n")).returning(_head.c.position)
@@ -299,6 +300,8 @@ def _sqlite_engine(url: URL, *, writes: bool, checkpoints: bool) -> Engine:
         connection.isolation_level = None  # transactions begin below
         pragmas = ["trusted_schema = OFF", "foreign_keys = ON", "synchronous = FULL"]
         pragmas += ["secure_delete = ON", "journal_mode = WAL"] if writes else ["query_only = ON"]
+        if writes:
+            pragmas.append("busy_timeout = 0")
         if not checkpoints:
             pragmas.append("wal_autocheckpoint = 0")
         for pragma in pragmas:
@@ -306,6 +309,25 @@ def _sqlite_engine(url: URL, *, writes: bool, checkpoints: bool) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        if writes:
+            _wait_for_turn(connection, _POLL_SECONDS[checkpoints])
+        else:
+            connection.exec_driver_sql("BEGIN")
 
     return engine
+
+
+def _wait_for_turn(connection: Connection, poll_seconds: float) -> None:
+    """Begin a transaction that writes as soon as no other process has one."""
+    raw: Any = connection.connection.dbapi_connection
+    give_up_at = time.monotonic() + _BUSY_SECONDS
+    while time.monotonic() < give_up_at:
+        try:
+            raw.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY"):
+                break
+            time.sleep(poll_seconds)
+        else:
+            return
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
