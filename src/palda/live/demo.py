@@ -93,16 +93,7 @@ class ApiClient:
 class SimulatedCrowd:
     """Annotators in threads, who label the documents of a project until they are stopped or nothing is left.
 
-    Parameters
-    ----------
-    url, token : str
-        Server, and token of its owner.
-    news : SimulatedDocuments
-        Documents with their true labels.
-    people : sequence of SimulatedAnnotator
-        The annotators.
-    seed : int, default=0
-        Seed of their errors.
+    ``token`` is that of the server's owner.
     """
 
     def __init__(

@@ -34,15 +34,7 @@ log = logging.getLogger("palda.learner")
 
 
 class LearnerSupervisor:
-    """Starts the learner, restarts it with growing pauses, and notes failures where the dashboard shows them.
-
-    Parameters
-    ----------
-    location : str or path
-        The store, as for ``open_store``.
-    options : FitOptions
-        Options of fits.
-    """
+    """Starts the learner, restarts it with growing pauses, and notes failures where the dashboard shows them."""
 
     def __init__(self, location: str | os.PathLike[str], options: FitOptions) -> None:
         self._url = store_url(location).render_as_string(hide_password=False)

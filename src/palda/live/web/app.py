@@ -45,25 +45,10 @@ def create_app(
     server_name: str = "",
     limits: Limits | None = None,
 ) -> FastAPI:
-    """Web application over a store.
+    """Web application over a store, which the caller closes after the application has ended.
 
-    Parameters
-    ----------
-    store : Store
-        The store; the caller closes it after the application has ended.
-    allowed_hosts : sequence of str, default=("127.0.0.1", "localhost", "[::1]")
-        Names in the header Host, without port; "*" for any.
-    secure_cookies : bool, default=False
-        Whether browsers send the cookie by https alone; always if the request came by https.
-    server_name : str, default=""
-        Name of this process, for imports that it runs.
-    limits : Limits, default=None
-        Sizes and rates.
-
-    Returns
-    -------
-    FastAPI
-        The application.
+    ``allowed_hosts`` are names in the header Host without port, "*" for any. ``secure_cookies`` lets browsers send the
+    cookie by https alone, as they always do if the request came by https.
     """
     limits = limits or Limits()
     app = FastAPI(

@@ -46,16 +46,10 @@ class _Watch:
 
 
 class EventHub:
-    """Events of all projects.
+    """Events of all projects, for at most ``max_listeners`` open streams per credential.
 
-    Parameters
-    ----------
-    marker : callable
-        Of a project's id: a value that changes with the project's status and costs little.
-    status : callable
-        Of a project's id: its status as JSON without line breaks.
-    max_listeners : int
-        Open streams per credential.
+    ``marker`` of a project's id is a value that changes with the project's status and costs little; ``status`` is the
+    status as JSON without line breaks.
     """
 
     def __init__(self, marker: Callable[[int], object], status: Callable[[int], bytes], max_listeners: int) -> None:

@@ -40,16 +40,7 @@ class Limits:
 
 
 class TokenBuckets:
-    """Token bucket per key; keys that were not used for the longest time are forgotten first.
-
-    Parameters
-    ----------
-    rate : float
-        Tokens that come back per second.
-    size : int
-        Tokens of a full bucket.
-    max_keys : int, default=50_000
-        Buckets that are kept.
+    """Token bucket per key, which gets ``rate`` tokens per second; the least recently used keys are forgotten first.
 
     Examples
     --------

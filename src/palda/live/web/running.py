@@ -78,15 +78,7 @@ class Server(uvicorn.Server):
     """Serves an application on a listening socket.
 
     It ends streams of events before it waits for connections, and returns instead of raising the signal again.
-
-    Parameters
-    ----------
-    app : FastAPI
-        Application of ``create_app``.
-    started : callable
-        Called when the server accepts connections.
-    **options : dict
-        Further settings of ``uvicorn.Config``.
+    ``started`` is called when it accepts connections.
     """
 
     def __init__(self, app: FastAPI, started: Callable[[], None], **options: Any) -> None:
@@ -129,26 +121,7 @@ def run(
     started: Callable[[str], None] | None = None,
     **options: Any,
 ) -> None:
-    """Serve until SIGINT or SIGTERM.
-
-    Parameters
-    ----------
-    app : FastAPI
-        Application of ``create_app``.
-    host : str, default="127.0.0.1"
-        Address to listen on.
-    port : int, default=8600
-        Port; 0 for any that is free.
-    started : callable, default=None
-        Called with the server's URL when it accepts connections.
-    **options : dict
-        Further settings of ``uvicorn.Config``.
-
-    Raises
-    ------
-    PaldaError
-        If the address cannot be listened on.
-    """
+    """Serve until SIGINT or SIGTERM; ``started`` gets the server's URL when it accepts connections."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     gc.collect()
     gc.freeze()  # a collection looks at what requests leave behind, not for a tenth of a second at all modules

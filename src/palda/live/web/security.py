@@ -103,13 +103,7 @@ def _address(request: Request) -> str:
 
 @contextmanager
 def sign_in(request: Request) -> Iterator[None]:
-    """Count work with a token that is unknown as a failed sign-in, and refuse addresses with too many of them.
-
-    Parameters
-    ----------
-    request : Request
-        The request; its address counts.
-    """
+    """Count work with a token that is unknown as a failed sign-in, and refuse addresses with too many of them."""
     web, address = Web.of(request), _address(request)
     if web.failures.is_empty(address):
         raise TooManyRequestsError("too many failed sign-ins from this address: wait a minute")
@@ -159,23 +153,10 @@ def holder(
 def current_actor(
     request: Request, project_id: int | None = None, allowed: Collection[Allowed] = (), form_key: str | None = None
 ) -> Actor:
-    """Who sends a request, if they may.
+    """Who sends a request, if their role in the project is allowed; without roles everybody who is signed in.
 
-    Parameters
-    ----------
-    request : Request
-        The request. If its method changes something and the cookie signs it, it must come from a page of this server.
-    project_id : int, default=None
-        Project that the request is about.
-    allowed : collection of {"admin", "annotator", "viewer", "owner"}, default=()
-        Roles in the project that may send it; nothing: everybody who is signed in. Owners may send everything.
-    form_key : str, default=None
-        Field of that name of the page's form; by default the header ``X-Palda-Form-Key``.
-
-    Returns
-    -------
-    Actor
-        The person and their role.
+    A request that changes something and is signed by the cookie must come from a page of this server: ``form_key`` is
+    the field of that name of the page's form, by default the header ``X-Palda-Form-Key``.
     """
     web = Web.of(request)
     credential = known_credential(request)
@@ -249,14 +230,7 @@ def logged_path(path: str) -> str:
 class Shield:
     """Checks the header Host, limits the body, adds headers to every answer, and answers unexpected errors.
 
-    Parameters
-    ----------
-    app : ASGI application
-        What handles requests.
-    allowed_hosts : sequence of str
-        Names of this server without port; "*" for any.
-    max_body_bytes : int
-        Limit of a request's body unless its route raises it.
+    A route may raise the limit of its body.
     """
 
     def __init__(self, app: ASGIApp, allowed_hosts: Sequence[str], max_body_bytes: int) -> None:
