@@ -55,9 +55,7 @@ def test_all_listeners_of_a_project_share_one_reader_and_no_thread(
 ) -> None:
     reads: list[int] = []
     marker = events.status_marker
-    monkeypatch.setattr(
-        "palda.live.web.app.status_marker", lambda store, number: (reads.append(number), marker(store, number))[1]
-    )
+    monkeypatch.setattr(events, "status_marker", lambda store, number: (reads.append(number), marker(store, number))[1])
     monkeypatch.setattr(events, "SECONDS_BETWEEN_SIGNS", 60.0)  # no checks of the listeners' roles meanwhile
     limits = Limits(listeners_per_credential=100, request_burst=1000)
     path = f"{API}/projects/{world.project}/events"
@@ -137,7 +135,7 @@ def test_the_server_ends_streams_that_are_open(world: World) -> None:
 
 def test_a_port_that_is_taken_is_one_line(world: World, url: str) -> None:
     with pytest.raises(PaldaError, match=r"^cannot listen on 127\.0\.0\.1 port \d+: .*; choose another with --port$"):
-        run(create_app(world.store), port=int(url.rpartition(":")[2]))
+        run(create_app(world.store), "127.0.0.1", int(url.rpartition(":")[2]), print)
 
 
 SERVER = """
@@ -145,7 +143,7 @@ import sys
 from palda.live.store import open_store
 from palda.live.web import create_app, run
 store = open_store(sys.argv[1])
-run(create_app(store), port=0, started=lambda url: print(url, flush=True))
+run(create_app(store), "127.0.0.1", 0, lambda url: print(url, flush=True))
 store.close()
 print("closed", flush=True)
 """

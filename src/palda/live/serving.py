@@ -107,7 +107,7 @@ def serve(
                 follower.start(url, supervisor.start)
             started(ServerLinks(url, f"{url}/join/{link}", token, project_id))
 
-        run(app, options.host, options.port, started=ready)
+        run(app, options.host, options.port, ready)
     finally:
         if follower is not None:
             follower.stop()

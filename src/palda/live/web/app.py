@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
-from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
@@ -16,10 +15,8 @@ import palda
 from palda.errors import DataError, PaldaError
 from palda.live.errors import ServiceError
 from palda.live.labelstudio import backend
-from palda.live.records import ProjectStatus
-from palda.live.service.results import status
 from palda.live.web.api import OPERATIONS
-from palda.live.web.events import EventHub, status_marker
+from palda.live.web.events import EventHub
 from palda.live.web.limits import Limits, SlowRequests, TokenBuckets
 from palda.live.web.operations import OperationRoute
 from palda.live.web.pages import add_pages
@@ -69,12 +66,7 @@ def create_app(
         secure_cookies,
         server_name,
     )
-    status_json = TypeAdapter(ProjectStatus).dump_json
-    app.state.events = EventHub(
-        partial(status_marker, store),
-        lambda project_id: status_json(status(store, project_id)),
-        limits.listeners_per_credential,
-    )
+    app.state.events = EventHub(store, limits.listeners_per_credential)
     app.router.routes.extend(_routes())
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     for kind in (PaldaError, RequestValidationError, HTTPException):

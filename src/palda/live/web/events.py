@@ -1,21 +1,25 @@
 """Server-sent events: the status of a project whenever it changes.
 
-One task per watched project reads the store once per second for all its listeners. A listener is a coroutine and holds
-no thread.
+However many listen, the store is read once per second and project. A listener is a coroutine and holds no thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter, defaultdict
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from pydantic import TypeAdapter
 from sqlalchemy import func, select
 from starlette.concurrency import run_in_threadpool
 
 from palda.live.errors import ServiceError, TooManyRequestsError
+from palda.live.records import ProjectStatus
 from palda.live.schema import event, learner_state, progress, vote
+from palda.live.service.results import status
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Hashable
@@ -27,107 +31,80 @@ _LOG = logging.getLogger("palda.live")
 SECONDS_BETWEEN_READS = 1.0
 SECONDS_BETWEEN_SIGNS = 15.0  # a comment that keeps proxies from closing a quiet connection
 _SIGN_OF_LIFE = b": \n\n"
+_status_json = TypeAdapter(ProjectStatus).dump_json
 
 
-class _Watch:
-    """Latest event of a project, and who waits for the next."""
+class _Latest:
+    """Latest event of a project."""
 
     def __init__(self) -> None:
         self.event = b""
-        self.number = 0
-        self.changed = asyncio.Event()
-        self.n_listeners = 0
-        self.task: asyncio.Task[None] | None = None
-
-    def publish(self, event: bytes) -> None:
-        self.event, self.number = event, self.number + 1
-        self.changed.set()
-        self.changed = asyncio.Event()
+        self.marker: object = None
+        self.read_at = -SECONDS_BETWEEN_SIGNS
+        self.lock = asyncio.Lock()
 
 
 class EventHub:
-    """Events of all projects, for at most ``max_listeners`` open streams per credential.
+    """Events of all projects, for at most ``max_listeners`` open streams per credential."""
 
-    ``marker`` of a project's id is a value that changes with the project's status and costs little; ``status`` is the
-    status as JSON without line breaks.
-    """
-
-    def __init__(self, marker: Callable[[int], object], status: Callable[[int], bytes], max_listeners: int) -> None:
-        self._marker, self._status, self._max_listeners = marker, status, max_listeners
-        self._watches: dict[int, _Watch] = defaultdict(_Watch)
+    def __init__(self, store: Store, max_listeners: int) -> None:
+        self._store, self._max_listeners = store, max_listeners
+        self._latest: dict[int, _Latest] = defaultdict(_Latest)
         self._listeners: Counter[Hashable] = Counter()
-        self._is_closed = False
+        self._closed = asyncio.Event()
 
     def close(self) -> None:
         """End all streams."""
-        self._is_closed = True
-        for watch in self._watches.values():
-            watch.changed.set()
+        self._closed.set()
 
     def check(self, credential: Hashable) -> None:
         """Refuse one stream too many of a credential."""
-        if self._is_closed or self._listeners[credential] >= self._max_listeners:
+        if self._closed.is_set() or self._listeners[credential] >= self._max_listeners:
             raise TooManyRequestsError(f"at most {self._max_listeners} streams of events per credential: close one")
 
     async def listen(self, project_id: int, credential: Hashable, check: Callable[[], object]) -> AsyncIterator[bytes]:
         """Parts of a stream of events; ``check`` raises when the listener may no longer see them."""
-        watch = self._watches[project_id]
-        watch.n_listeners += 1
         self._listeners[credential] += 1
-        if watch.task is None:
-            watch.task = asyncio.create_task(self._follow(project_id, watch))
         try:
-            async for part in self._parts(watch, check):
+            async for part in self._parts(project_id, check):
                 yield part
         finally:
-            self._leave(project_id, watch, credential)
+            self._listeners[credential] -= 1
+            self._listeners += Counter()  # forgets those without streams
 
-    def _leave(self, project_id: int, watch: _Watch, credential: Hashable) -> None:
-        self._listeners[credential] -= 1
-        if not self._listeners[credential]:
-            del self._listeners[credential]
-        watch.n_listeners -= 1
-        if not watch.n_listeners:
-            self._watches.pop(project_id, None)
-            if watch.task is not None:
-                watch.task.cancel()
-
-    async def _parts(self, watch: _Watch, check: Callable[[], object]) -> AsyncIterator[bytes]:
-        number = 0
+    async def _parts(self, project_id: int, check: Callable[[], object]) -> AsyncIterator[bytes]:
+        sent, checked_at = b"", time.monotonic()
         yield _SIGN_OF_LIFE
-        checked_at = asyncio.get_running_loop().time()
-        while not self._is_closed:
-            if number != watch.number:
-                number = watch.number
-                yield watch.event
-                continue
-            left = checked_at + SECONDS_BETWEEN_SIGNS - asyncio.get_running_loop().time()
-            try:
-                await asyncio.wait_for(watch.changed.wait(), max(left, 0.0))
-            except TimeoutError:
-                checked_at = asyncio.get_running_loop().time()
+        while not self._closed.is_set():
+            if (latest := await self._event(project_id)) != sent:
+                sent = latest
+                yield latest
+            if time.monotonic() >= checked_at + SECONDS_BETWEEN_SIGNS:
                 try:
                     await run_in_threadpool(check)
                 except ServiceError:
                     return
+                checked_at = time.monotonic()
                 yield _SIGN_OF_LIFE
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closed.wait(), SECONDS_BETWEEN_READS)
 
-    async def _follow(self, project_id: int, watch: _Watch) -> None:
-        """Publish the status whenever the marker changes; a store that cannot be read now is tried again."""
-        last: object = None
-        while True:
-            try:
-                marker = await run_in_threadpool(self._marker, project_id)
-                if marker != last:
-                    status = await run_in_threadpool(self._status, project_id)
-                    watch.publish(b"event: status\ndata: " + status + b"\n\n")
-                    last = marker
-            except ServiceError:
-                last = None
-            except Exception:  # noqa: BLE001 - a bug must not end the stream of everybody
-                _LOG.exception("events of project %s", project_id)
-                last = None
-            await asyncio.sleep(SECONDS_BETWEEN_READS)
+    async def _event(self, project_id: int) -> bytes:
+        """The latest event, read again if it is old; a store that cannot be read now is tried again later."""
+        latest = self._latest[project_id]
+        async with latest.lock:
+            if time.monotonic() >= latest.read_at + SECONDS_BETWEEN_READS:
+                try:
+                    marker = await run_in_threadpool(status_marker, self._store, project_id)
+                    if marker != latest.marker:
+                        data = _status_json(await run_in_threadpool(status, self._store, project_id))
+                        latest.event, latest.marker = b"event: status\ndata: " + data + b"\n\n", marker
+                except ServiceError:
+                    pass
+                except Exception:  # noqa: BLE001 - a bug must not end the stream of everybody
+                    _LOG.exception("events of project %s", project_id)
+                latest.read_at = time.monotonic()
+        return latest.event
 
 
 def status_marker(store: Store, project_id: int) -> object:

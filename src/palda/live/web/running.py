@@ -6,7 +6,7 @@ import gc
 import socket
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -81,7 +81,7 @@ class Server(uvicorn.Server):
     ``started`` is called when it accepts connections.
     """
 
-    def __init__(self, app: FastAPI, started: Callable[[], None], **options: Any) -> None:
+    def __init__(self, app: FastAPI, started: Callable[[], None]) -> None:
         config = uvicorn.Config(
             app,
             http=_LimitedProtocol,
@@ -92,7 +92,6 @@ class Server(uvicorn.Server):
             server_header=False,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-            **options,
         )
         super().__init__(config)
         self._end_streams, self._started = app.state.events.close, started
@@ -113,14 +112,7 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def run(
-    app: FastAPI,
-    host: str = "127.0.0.1",
-    port: int = 8600,
-    *,
-    started: Callable[[str], None] | None = None,
-    **options: Any,
-) -> None:
+def run(app: FastAPI, host: str, port: int, started: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM; ``started`` gets the server's URL when it accepts connections."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     gc.collect()
@@ -128,11 +120,7 @@ def run(
     with listen(host, port) as listener:
         name = f"[{host}]" if ":" in host else host
         url = f"http://{name}:{listener.getsockname()[1]}"
-        Server(app, partial(started or _ignore, url), **options).run(sockets=[listener])
-
-
-def _ignore(_url: str) -> None:
-    pass
+        Server(app, partial(started, url)).run(sockets=[listener])
 
 
 def listen(host: str, port: int) -> socket.socket:
