@@ -30,7 +30,7 @@ from palda.live.errors import ConflictError, NotFoundError
 from palda.live.schema import member
 from palda.live.service import access, documents, exports, projects
 from palda.live.web import create_app
-from palda.live.web.events import EventHub, status_marker
+from palda.live.web.events import EventHub
 
 CHECKS = [
     not_a_server_error,
@@ -45,8 +45,8 @@ WHO = ["owner"] * 8 + ["admin", "annotator", "viewer", "admin of another project
 class _FirstEvents(EventHub):
     """Streams that end after their first part, so that a client can read them whole."""
 
-    async def _parts(self, watch: Any, check: Callable[[], object]) -> AsyncIterator[bytes]:
-        async for part in super()._parts(watch, check):
+    async def _parts(self, project_id: int, check: Callable[[], object]) -> AsyncIterator[bytes]:
+        async for part in super()._parts(project_id, check):
             yield part
             return
 
@@ -159,7 +159,7 @@ def exercise(world: World, url: str, n_examples: int, start: int) -> Counter[tup
 def _served(location: str, folder: Path) -> Iterator[tuple[World, str]]:
     world = make_world(folder, location)
     app = create_app(world.store, limits=MANY)
-    app.state.events = _FirstEvents(lambda number: status_marker(world.store, number), lambda _: b"{}", 100)
+    app.state.events = _FirstEvents(world.store, 100)
     with serving(app) as url:
         yield world, url
     world.store.close()

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from palda.live.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Role = Literal["admin", "annotator", "viewer"]
 Ask = Literal["document", "labels"]
@@ -11,25 +18,34 @@ NoTaskReason = Literal["complete", "paused", "you_are_paused", "nothing_left", "
 AnswerKind = Literal["votes", "cannot_tell", "skip", "undo"]
 
 
-@dataclass(frozen=True)
-class ProjectSettings:
-    """How a project assigns documents and when it stops."""
+class ProjectSettings(BaseModel):
+    """How a project assigns documents and when it stops. Changes name some of them; the others stay as they are."""
 
-    target_error: float | None = 0.02  # share of labels that may be wrong; None: every document gets max_votes_per_doc
-    max_votes_per_doc: int = 10
-    fixed_votes_per_doc: int = 5  # what the votes are compared with on the dashboard
-    gold_share: float = 0.05  # share of assignments with known labels
-    check_share: float = 0.05  # share of check votes, on random documents
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+    target_error: float | None = Field(
+        default=0.02,
+        gt=0,
+        le=0.5,
+        description="Share of labels that may be wrong; null: every document gets max_votes_per_doc.",
+    )
+    max_votes_per_doc: int = Field(default=10, ge=1, le=1000)
+    fixed_votes_per_doc: int = Field(default=5, ge=1, le=1000)  # what the votes are compared with on the dashboard
+    gold_share: float = Field(default=0.05, ge=0, le=0.5)  # share of assignments with known labels
+    check_share: float = Field(default=0.05, ge=0, le=0.5)  # share of check votes, on random documents
     random_gold: bool = False  # imported gold documents were drawn at random
     ask: Ask = "document"
-    lease_seconds: int = 900
-    min_seconds: float = 1.0  # a median below this per document is "much too fast"
+    lease_seconds: int = Field(default=900, ge=10, le=604_800)
+    min_seconds: float = Field(default=1.0, ge=0, le=3600)  # a median below this per document is "much too fast"
 
     @classmethod
-    def from_json(cls, stored: dict[str, Any]) -> Self:
-        """Settings as stored; unknown names of later versions are ignored."""
-        known = {one.name for one in fields(cls)}
-        return cls(**{name: value for name, value in stored.items() if name in known})
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Settings as stored or given; unknown names of later versions are ignored."""
+        try:
+            return cls.model_validate({name: value for name, value in values.items() if name in cls.model_fields})
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise InvalidRequestError(f"{first['loc'][0]}: {first['msg']}") from None
 
 
 @dataclass(frozen=True)
@@ -124,8 +140,8 @@ class Member:
     role: Role
     is_paused: bool
     n_documents: int
-    median_seconds: float | None
     last_seen_at: float | None
+    median_seconds: float | None
     estimate: AnnotatorEstimate | None
 
 

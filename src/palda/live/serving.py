@@ -141,5 +141,5 @@ def _project_named(store: Store, owner: Actor, new: NewProject) -> Project:
         return projects.change(store, found[0].id, **changes) if any(changes.values()) else found[0]  # type: ignore[arg-type]
     if not new.labels:
         raise PaldaError("a new project needs classes; add --classes crime,sport,money")
-    settings = ProjectSettings(**new.settings)
+    settings = ProjectSettings.from_json(new.settings)
     return projects.create(store, owner, new.name, new.labels, settings, new.guidelines)

@@ -125,7 +125,7 @@ def set_up(store: Store, owner: Actor, order: ConnectOrder, found: dict[str, Any
     classes = [checked_name(label, "class") for label in question.control.classes]
     if not classes:
         raise PaldaError(f"the question {question.control.name!r} names no classes; add choices to the label config")
-    project = projects.create(store, owner, name, dict.fromkeys(classes), ProjectSettings(**order.project))
+    project = projects.create(store, owner, name, dict.fromkeys(classes), ProjectSettings.from_json(order.project))
     settings = ConnectionSettings(**order.settings)
     row = StoredConnection(
         project.id, url, order.remote_project, question.control.name, settings, secret, {}, None, None, {}, "", None

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from fastapi import Path, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from palda.live.records import Ask, Label, Role
+from palda.live.records import Label, ProjectSettings, Role
 
 _MAX_ID = 2**63 - 1
 _ID = re.compile(r"[0-9]{1,19}")
@@ -78,29 +78,13 @@ class NewLabel(Body):
     description: Text = ""
 
 
-class SettingsChange(Body):
-    """Settings of a project; those that are left out stay as they are, or have their usual values in a new one."""
-
-    target_error: Annotated[float, Field(gt=0, le=0.5, allow_inf_nan=False)] | None = Field(
-        None, description="Share of labels that may be wrong; null: every document gets max_votes_per_doc."
-    )
-    max_votes_per_doc: int = Field(10, ge=1, le=1000)
-    fixed_votes_per_doc: int = Field(5, ge=1, le=1000)
-    gold_share: float = Field(0.05, ge=0, le=0.5, allow_inf_nan=False)
-    check_share: float = Field(0.05, ge=0, le=0.5, allow_inf_nan=False)
-    random_gold: bool = False
-    ask: Ask = "document"
-    lease_seconds: int = Field(900, ge=10, le=604_800)
-    min_seconds: float = Field(1.0, ge=0, le=3600, allow_inf_nan=False)
-
-
 class NewProject(Body):
     """A project to create."""
 
     name: Name
     labels: list[Name] = Field(min_length=1, max_length=1000, examples=[["crime", "sport", "money"]])
     guidelines: Text = ""
-    settings: SettingsChange | None = None
+    settings: ProjectSettings | None = None
 
 
 class ProjectChange(Body):
@@ -108,7 +92,7 @@ class ProjectChange(Body):
 
     name: Name | None = None
     guidelines: Text | None = None
-    settings: SettingsChange | None = None
+    settings: ProjectSettings | None = None
     is_paused: bool | None = None
 
 

@@ -31,7 +31,8 @@ _LOG = logging.getLogger("palda.live")
 SECONDS_BETWEEN_READS = 1.0
 SECONDS_BETWEEN_SIGNS = 15.0  # a comment that keeps proxies from closing a quiet connection
 _SIGN_OF_LIFE = b": \n\n"
-_status_json = TypeAdapter(ProjectStatus).dump_json
+status_json = TypeAdapter(ProjectStatus).dump_json
+"""Status as JSON without line breaks."""
 
 
 class _Latest:
@@ -97,7 +98,7 @@ class EventHub:
                 try:
                     marker = await run_in_threadpool(status_marker, self._store, project_id)
                     if marker != latest.marker:
-                        data = _status_json(await run_in_threadpool(status, self._store, project_id))
+                        data = status_json(await run_in_threadpool(status, self._store, project_id))
                         latest.event, latest.marker = b"event: status\ndata: " + data + b"\n\n", marker
                 except ServiceError:
                     pass
