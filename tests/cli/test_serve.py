@@ -71,6 +71,11 @@ def test_options_change_an_existing_project_and_leave_other_settings(tmp_path: P
         (("--documents", "documents.csv"), "a new project needs classes"),
         (("--documents", "broken.csv", "--classes", "a"), "broken.csv, row 3"),
         (("--guidelines", "latin.txt", "--classes", "a"), "latin.txt: it is not a text in UTF-8"),
+        (
+            ("--documents", "documents.csv", "--classes", "a", "--gold", "gold.csv"),
+            "class 'b' is not among the 1 known ones; correct the name, or leave it out; leave the column out of the table",
+        ),
+        (("--documents", "documents.csv", "--classes", "a", "--target-error", "5"), "target_error: "),
         (("--backup", "copy.db"), "there is no such file"),
         (("--restore", "nothing.db"), "there is no such file"),
         (("--host", "256.1.1.1", "--name", "x", "--classes", "a"), "cannot listen"),
@@ -78,6 +83,7 @@ def test_options_change_an_existing_project_and_leave_other_settings(tmp_path: P
 )
 def test_mistakes_are_one_line(tmp_path: Path, table: Path, arguments: tuple[str, ...], message: str) -> None:
     (tmp_path / "broken.csv").write_text("id,text\nd1,a\nd1,b\n")
+    (tmp_path / "gold.csv").write_text("doc,a,b\nd1,1,0\n")
     (tmp_path / "latin.txt").write_bytes("Fußball".encode("latin-1"))
     done = palda("project.db", *arguments, cwd=tmp_path)
     assert done.returncode == 1

@@ -12,8 +12,9 @@ import pytest
 from tests.live.world import MANY, World, client, serving
 from tests.live_projects import Newsroom, run
 
-from palda.live.errors import InvalidRequestError, NotFoundError, NotSignedInError
-from palda.live.service import access, exports, people
+from palda.live.errors import InvalidRequestError, NotAllowedError, NotFoundError, NotSignedInError
+from palda.live.records import Answer, Task
+from palda.live.service import access, documents, exports, labelling, people
 from palda.live.store import open_store
 from palda.live.web import create_app
 
@@ -68,6 +69,55 @@ def test_a_new_name_that_is_a_formula_is_refused(world: World) -> None:
 def test_nobody_else_on_the_machine_reads_a_new_store(tmp_path: Path) -> None:
     open_store(tmp_path / "project.db").close()
     assert (tmp_path / "project.db").stat().st_mode & 0o077 == 0
+
+
+def _answer(world: World, person: str, document_id: int) -> None:
+    actor = access.enter(world.store, world.tokens[person], world.project)
+    votes = Answer(document_id, f"{person}-{document_id}", "votes", {world.label_ids[0]: 1})
+    labelling.submit(world.store, actor, world.project, votes)
+
+
+def test_the_owner_is_listed_and_can_be_pseudonymised_and_erased_after_labelling(world: World) -> None:
+    store, owner = world.store, world.owner
+    known = {one.person_id for one in people.members(store, world.project)}
+    assert owner.person_id not in known
+    task = labelling.next_task(store, access.enter(store, world.tokens["owner"], world.project), world.project)
+    assert isinstance(task, Task)
+    _answer(world, "owner", task.document_id)
+    (listed,) = (one for one in people.members(store, world.project) if one.person_id not in known)
+    assert (listed.person_id, listed.role, listed.n_documents) == (owner.person_id, "admin", 1)
+    assert people.pseudonymise(store, owner, world.project, owner.person_id).startswith("annotator-")
+    link = access.invite(store, owner, world.project, "annotator")
+    people.erase(store, owner, world.project, owner.person_id)
+    assert {one.person_id for one in people.members(store, world.project)} == known
+    assert b"".join(exports.votes_csv(store, world.project)).count(b"\n") == 1  # the header
+    assert documents.find_document(store, world.project, task.document_id).n_looks == 0
+    assert access.enter(store, world.tokens["owner"], world.project).role == "admin"
+    access.accept(store, link, "somebody")  # links of the owner stay
+    with pytest.raises(NotFoundError):
+        people.erase(store, owner, world.project, owner.person_id)
+
+
+def test_admins_of_a_project_do_not_erase_the_owner(world: World) -> None:
+    task = labelling.next_task(
+        world.store, access.enter(world.store, world.tokens["owner"], world.project), world.project
+    )
+    assert isinstance(task, Task)
+    _answer(world, "owner", task.document_id)
+    admin = access.enter(world.store, world.tokens["admin"], world.project)
+    with pytest.raises(NotAllowedError):
+        people.erase(world.store, admin, world.project, world.owner.person_id)
+
+
+def test_of_many_sessions_of_a_person_the_oldest_end(world: World) -> None:
+    store = world.store
+    link = access.invite(store, world.owner, world.project, "annotator", "the annotator")
+    sessions = [access.accept(store, link)[0] for _ in range(access.MAX_SESSIONS + 2)]
+    for ended in sessions[:2]:
+        with pytest.raises(NotSignedInError):
+            access.enter(store, ended)
+    for token in (*sessions[2:], world.tokens["annotator"]):  # tokens of programs are no sessions
+        access.enter(store, token)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
@@ -310,7 +311,12 @@ def read_gold_votes(
     if clash is not None:
         table.where.fail("gold labels have no annotators; remove the column, or is this a file of votes?", None, clash)
     with_annotator = replace(table, frame=table.frame.assign(annotator="gold"))
-    return read_table_votes(with_annotator, documents, soft=False, classes=classes)
+    try:
+        return read_table_votes(with_annotator, documents, soft=False, classes=classes)
+    except DataError as error:  # no option leaves out a column of gold labels
+        advice = error.problem.replace(", pass ignore=", ", leave it out with ignore=")
+        advice = re.sub(r" with ignore=\[.*\]", " of the table", advice, flags=re.DOTALL)
+        raise DataError(advice, file=error.file, row=error.row, column=error.column) from None
 
 
 def guess_format(path: Source, encoding: str | None = None) -> str:

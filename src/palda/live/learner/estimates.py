@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from palda.live import schema
 from palda.live.learner import log_columns
 from palda.live.learner.writes import existing_documents, upsert
 from palda.live.records import AnnotatorEstimate, ProjectEstimate
+from palda.live.service.people import median_seconds
 from palda.report import date_text
 
 if TYPE_CHECKING:
@@ -32,25 +32,12 @@ N_DOUBTFUL = 50
 """Documents with evidence words."""
 
 _N_WORDS = 6  # per class
-_N_TIMED, _MIN_TIMED = 50, 10  # last submissions of a person whose median time is taken
+_MIN_TIMED = 10  # submissions of a person with a time, for an alarm
 _GROWTH = 1.01  # of the votes between two rows of the history
 _VERDICT_ALARMS = {
     "spammer": "the votes do not depend on the labels",
     "adversarial": "the votes contradict the labels; they count with inverted sign",
 }
-
-
-def median_seconds(connection: Connection, project_id: int, person_id: int) -> float | None:
-    """Median time per document of the last submissions of a person; None with too few."""
-    one = schema.submission.c
-    query = (
-        select(one.seconds)
-        .where(one.person_id == person_id, one.project_id == project_id, one.seconds.is_not(None))
-        .order_by(one.id.desc())
-        .limit(_N_TIMED)
-    )
-    found = list(connection.execute(query).scalars())
-    return statistics.median(found) if len(found) >= _MIN_TIMED else None
 
 
 class AnnotatorFindings:
@@ -107,7 +94,7 @@ def write_annotators(
     if not people:
         return
     findings = AnnotatorFindings(live)
-    seconds = store.read(lambda one: {person: median_seconds(one, project_id, person) for person in people})
+    seconds = store.read(lambda one: {person: median_seconds(one, project_id, person, _MIN_TIMED) for person in people})
     rows: list[dict[str, Any]] = []
     for person in people:
         estimate = findings.estimate(live.name_of.get(person, ""), seconds[person], settings)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from palda.live.store import Store, Transaction
 
 DAY = 86400.0
-SESSION_DAYS = 30
+SESSION_DAYS, MAX_SESSIONS = 30, 20  # per person
 _START_DAYS = 30
 _OWNER = "admin"
 _FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
@@ -89,7 +89,16 @@ def form_key(store: Store, token: str) -> str:
 
 def create_session(store: Store, person_id: int) -> str:
     """Token of a new session, for a cookie."""
-    return store.write(lambda connection: add_credential(connection, "session", person_id, SESSION_DAYS))
+    return store.write(lambda connection: _add_session(connection, person_id))
+
+
+def _add_session(connection: Connection, person_id: int, created_by: int | None = None) -> str:
+    """Token of a new session; of more than a few the oldest ends, so that a link does not make any number of them."""
+    token = add_credential(connection, "session", person_id, SESSION_DAYS, created_by=created_by)
+    mine = and_(credential.c.person_id == person_id, credential.c.kind == "session")
+    kept = select(credential.c.id).where(mine).order_by(credential.c.id.desc()).limit(MAX_SESSIONS)
+    connection.execute(delete(credential).where(mine, credential.c.id.not_in(kept)))
+    return token
 
 
 def create_api_token(store: Store, actor: Actor, person_id: int, days: float = 90) -> str:
@@ -183,7 +192,7 @@ def accept(store: Store, token: str, name: str | None = None, actor: Actor | Non
             changed = update(credential).where(credential.c.id == row.id).values(uses_left=row.uses_left - 1)
             connection.execute(changed)
         made_by = None if row.person_id is None else row.created_by
-        return add_credential(connection, "session", person_id, SESSION_DAYS, created_by=made_by), row.project_id
+        return _add_session(connection, person_id, made_by), row.project_id
 
     return store.write(join)
 

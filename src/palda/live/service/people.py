@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 import statistics
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, delete, func, select, update
+from sqlalchemy import and_, case, delete, func, or_, select, union, update
 
 from palda.live import schema
-from palda.live.errors import InvalidRequestError, NotFoundError
+from palda.live.errors import NotFoundError
 from palda.live.records import AnnotatorEstimate, Member
 from palda.live.schema import annotator_estimate, answer, document, lease, member, person, submission
 from palda.live.service.access import free_name, require_control, revoke_made_by
@@ -18,40 +18,61 @@ from palda.live.service.projects import delete_lonely_people
 from palda.live.store import log_event
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Row, Update
+    from sqlalchemy import Connection
 
     from palda.live.records import Actor, Role
     from palda.live.store import Store
 
-_ROLES = ("admin", "annotator", "viewer")
-_RECENT = 31  # submissions that give the speed
+_RECENT = 50  # submissions that give the speed
 
 
 def members(store: Store, project_id: int) -> list[Member]:
-    """Members of a project in the order of joining, with what the learner knows about them."""
+    """Members of a project in the order of joining, with what the learner knows about them.
+
+    An owner who has answered something is listed like an admin.
+    """
 
     def find(connection: Connection) -> list[Member]:
-        stored = and_(
-            annotator_estimate.c.project_id == member.c.project_id,
-            annotator_estimate.c.person_id == member.c.person_id,
-        )
+        answered = _answered(connection, project_id)
+        joined = and_(member.c.person_id == person.c.id, member.c.project_id == project_id)
+        stored = and_(annotator_estimate.c.person_id == person.c.id, annotator_estimate.c.project_id == project_id)
+        columns = person.c.id, person.c.name, member.c.role, member.c.is_paused, annotator_estimate.c.estimate
         query = (
-            select(person.c.id, person.c.name, member.c.role, member.c.is_paused, annotator_estimate.c.estimate)
-            .select_from(member.join(person, person.c.id == member.c.person_id).outerjoin(annotator_estimate, stored))
-            .where(member.c.project_id == project_id)
-            .order_by(member.c.joined_at, person.c.id)
+            select(*columns)
+            .select_from(person.outerjoin(member, joined).outerjoin(annotator_estimate, stored))
+            .where(or_(member.c.role.is_not(None), and_(person.c.is_owner, person.c.id.in_(list(answered)))))
+            .order_by(member.c.joined_at.nulls_last(), person.c.id)
         )
-        return [_member(connection, project_id, row) for row in connection.execute(query).all()]
+        return [
+            Member(
+                row.id,
+                row.name,
+                row.role or "admin",
+                bool(row.is_paused),
+                *answered.get(row.id, (0, None)),
+                median_seconds(connection, project_id, row.id),
+                None if row.estimate is None else AnnotatorEstimate.from_json(row.estimate),
+            )
+            for row in connection.execute(query).all()
+        ]
 
     return store.read(find)
+
+
+def median_seconds(connection: Connection, project_id: int, person_id: int, min_number: int = 1) -> float | None:
+    """Median time per document of the last answers of a person; None with too few."""
+    one = submission.c
+    recent = select(one.seconds).where(one.person_id == person_id, one.project_id == project_id)
+    recent = recent.where(one.seconds.is_not(None)).order_by(one.id.desc()).limit(_RECENT)
+    found = connection.execute(recent).scalars().all()
+    return statistics.median(found) if len(found) >= min_number else None
 
 
 def set_paused(store: Store, project_id: int, person_id: int, *, is_paused: bool) -> None:
     """Stop or resume giving documents to a member; their votes still count."""
 
     def apply(connection: Connection) -> None:
-        require_member(connection, project_id, person_id)
-        connection.execute(_update_member(project_id, person_id).values(is_paused=is_paused))
+        _update_member(connection, project_id, person_id, is_paused=is_paused)
         if is_paused:
             mine = and_(schema.queue.c.project_id == project_id, schema.queue.c.person_id == person_id)
             connection.execute(delete(schema.queue).where(mine))
@@ -61,16 +82,19 @@ def set_paused(store: Store, project_id: int, person_id: int, *, is_paused: bool
 
 def set_role(store: Store, project_id: int, person_id: int, role: Role) -> None:
     """Give a member another role."""
-    if role not in _ROLES:
-        raise InvalidRequestError(f"a role is one of {', '.join(_ROLES)}")
 
     def apply(connection: Connection) -> None:
-        require_member(connection, project_id, person_id)
-        connection.execute(_update_member(project_id, person_id).values(role=role))
+        _update_member(connection, project_id, person_id, role=role)
         if role != "admin":
             revoke_made_by(connection, project_id, person_id)
 
     store.write(apply)
+
+
+def _update_member(connection: Connection, project_id: int, person_id: int, **values: object) -> None:
+    mine = and_(member.c.project_id == project_id, member.c.person_id == person_id)
+    if not connection.execute(update(member).where(mine).values(**values)).rowcount:
+        raise NotFoundError("there is no such member; the owner of the server has no role to change")
 
 
 def rename(store: Store, actor: Actor, project_id: int, person_id: int, name: str) -> str:
@@ -81,9 +105,8 @@ def rename(store: Store, actor: Actor, project_id: int, person_id: int, name: st
         require_control(connection, actor, person_id)
         new = free_name(connection, name, person_id)
         connection.execute(update(person).where(person.c.id == person_id).values(name=new))
-        for other in (
-            connection.execute(select(member.c.project_id).where(member.c.person_id == person_id)).scalars().all()
-        ):
+        theirs = (select(table.c.project_id).where(table.c.person_id == person_id) for table in (member, answer))
+        for other in connection.execute(union(*theirs)).scalars().all():
             _forget_names(connection, other)
             log_event(connection, other, "annotator_renamed")
         return new
@@ -97,12 +120,13 @@ def pseudonymise(store: Store, actor: Actor, project_id: int, person_id: int) ->
 
 
 def erase(store: Store, actor: Actor, project_id: int, person_id: int) -> None:
-    """Delete a member with all votes in the project; the log keeps only that it happened."""
+    """Delete a member with all votes in the project; the log keeps only that it happened. An owner stays admin."""
 
     def remove(connection: Connection) -> None:
         require_member(connection, project_id, person_id)
         require_control(connection, actor, person_id)
-        revoke_made_by(connection, project_id, person_id)
+        if not connection.execute(select(person.c.is_owner).where(person.c.id == person_id)).scalar():
+            revoke_made_by(connection, project_id, person_id)
         looked = _looked_at(connection, project_id, person_id)
         for table in reversed(schema.metadata.sorted_tables):
             if "person_id" in table.c and "project_id" in table.c:
@@ -137,32 +161,18 @@ def _looked_at(connection: Connection, project_id: int, person_id: int) -> list[
     return sorted({*connection.execute(answered).scalars(), *connection.execute(leased).scalars()})
 
 
-def _member(connection: Connection, project_id: int, row: Row[*tuple[Any, ...]]) -> Member:
-    mine = and_(answer.c.project_id == project_id, answer.c.person_id == row.id)
-    is_vote = answer.c.kind.in_(schema.LOOKS)
-    n_documents = connection.execute(select(func.count()).where(mine, is_vote)).scalar_one()
-    last_seen = connection.execute(select(func.max(answer.c.answered_at)).where(mine)).scalar()
-    recent = select(submission.c.seconds).where(submission.c.person_id == row.id, submission.c.project_id == project_id)
-    recent = recent.where(submission.c.seconds.is_not(None)).order_by(submission.c.id.desc()).limit(_RECENT)
-    seconds = connection.execute(recent).scalars().all()
-    return Member(
-        row.id,
-        row.name,
-        row.role,
-        row.is_paused,
-        n_documents,
-        statistics.median(seconds) if seconds else None,
-        last_seen,
-        None if row.estimate is None else AnnotatorEstimate.from_json(row.estimate),
-    )
-
-
-def _update_member(project_id: int, person_id: int) -> Update:
-    return update(member).where(member.c.project_id == project_id, member.c.person_id == person_id)
+def _answered(connection: Connection, project_id: int) -> dict[int, tuple[int, float]]:
+    """Documents that each person has judged, and when they did something last."""
+    n_looks = func.sum(case((answer.c.kind.in_(schema.LOOKS), 1), else_=0))
+    query = select(answer.c.person_id, n_looks, func.max(answer.c.answered_at))
+    rows = connection.execute(query.where(answer.c.project_id == project_id).group_by(answer.c.person_id))
+    return {person_id: (int(n), last) for person_id, n, last in rows}
 
 
 def require_member(connection: Connection, project_id: int, person_id: int) -> None:
-    """Raise unless somebody is a member of a project."""
-    query = select(member.c.role).where(member.c.project_id == project_id, member.c.person_id == person_id)
-    if connection.execute(query).scalar() is None:
-        raise NotFoundError("there is no such member")
+    """Raise unless somebody is a member of a project, or has answered something in it as owner."""
+    for table in (member, answer):
+        known = select(table.c.person_id).where(table.c.project_id == project_id, table.c.person_id == person_id)
+        if connection.execute(known.limit(1)).scalar() is not None:
+            return
+    raise NotFoundError("there is no such member")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete as delete_rows
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import func, insert, select, true, update
 
 from palda.live import schema
 from palda.live.errors import ConflictError, InvalidRequestError, NotFoundError
@@ -17,23 +16,14 @@ from palda.live.service.names import checked_name, checked_text
 from palda.live.store import log_event
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection
 
-    from palda.live.records import Actor
+    from palda.live.records import Actor, Role
     from palda.live.store import Store
 
 MAX_LABELS = 1000
-_LIMITS = {  # smallest and largest value of each setting that is a number
-    "target_error": (1e-6, 0.5),
-    "max_votes_per_doc": (1, 1000),
-    "fixed_votes_per_doc": (1, 1000),
-    "gold_share": (0.0, 0.5),
-    "check_share": (0.0, 0.5),
-    "lease_seconds": (10, 7 * 86400),
-    "min_seconds": (0.0, 3600.0),
-}
 
 
 def create(
@@ -56,7 +46,7 @@ def create(
     values = {
         "name": checked_name(name, "name"),
         "guidelines": checked_text(guidelines, "guidelines"),
-        "settings": asdict(check_settings(settings or ProjectSettings())),
+        "settings": (settings or ProjectSettings()).model_dump(),
         "created_at": time.time(),
     }
 
@@ -72,15 +62,16 @@ def create(
 
 def projects_of(store: Store, actor: Actor) -> list[Project]:
     """Projects that a person is a member of; all of them for the owner."""
+    mine = select(schema.member.c.project_id).where(schema.member.c.person_id == actor.person_id)
+    which = true() if actor.is_owner else schema.project.c.id.in_(mine)
+    return store.read(lambda connection: _read_projects(connection, which))
 
-    def find(connection: Connection) -> list[Project]:
-        query = select(schema.project.c.id).order_by(schema.project.c.id)
-        if not actor.is_owner:
-            query = query.join(schema.member, schema.member.c.project_id == schema.project.c.id)
-            query = query.where(schema.member.c.person_id == actor.person_id)
-        return [read_project(connection, project_id) for project_id in connection.execute(query).scalars().all()]
 
-    return store.read(find)
+def roles_of(store: Store, actor: Actor) -> dict[int, Role]:
+    """Role of a person in each project that they are a member of."""
+    table = schema.member
+    query = select(table.c.project_id, table.c.role).where(table.c.person_id == actor.person_id)
+    return store.read(lambda connection: dict(connection.execute(query).all()))
 
 
 def project(store: Store, project_id: int) -> Project:
@@ -90,20 +81,44 @@ def project(store: Store, project_id: int) -> Project:
 
 def read_project(connection: Connection, project_id: int) -> Project:
     """One project, inside of a transaction."""
-    row = connection.execute(select(schema.project).where(schema.project.c.id == project_id)).one_or_none()
-    if row is None:
+    found = _read_projects(connection, schema.project.c.id == project_id)
+    if not found:
         raise NotFoundError("there is no such project")
-    settings = ProjectSettings.from_json(row.settings)
-    labels = read_labels(connection, project_id)
-    return Project(row.id, row.name, row.guidelines, settings, labels, row.is_paused, row.is_complete, row.created_at)
+    return found[0]
 
 
-def read_labels(connection: Connection, project_id: int) -> tuple[Label, ...]:
+def _read_projects(connection: Connection, which: ColumnElement[bool]) -> list[Project]:
+    rows = connection.execute(select(schema.project).where(which).order_by(schema.project.c.id)).all()
+    labels = _labels(connection, [row.id for row in rows])
+    return [
+        Project(
+            row.id,
+            row.name,
+            row.guidelines,
+            ProjectSettings.from_json(row.settings),
+            tuple(labels[row.id]),
+            row.is_paused,
+            row.is_complete,
+            row.created_at,
+        )
+        for row in rows
+    ]
+
+
+def read_labels(connection: Connection, project_id: int) -> list[Label]:
     """Classes of a project in their order."""
+    return _labels(connection, [project_id])[project_id]
+
+
+def _labels(connection: Connection, project_ids: Collection[int]) -> dict[int, list[Label]]:
+    found: dict[int, list[Label]] = {number: [] for number in project_ids}
     table = schema.label
-    query = select(table.c.id, table.c.number, table.c.name, table.c.description)
-    rows = connection.execute(query.where(table.c.project_id == project_id).order_by(table.c.number))
-    return tuple(Label(*row) for row in rows)
+    query = select(table.c.project_id, table.c.id, table.c.number, table.c.name, table.c.description)
+    for project_id, *label in connection.execute(
+        query.where(table.c.project_id.in_(project_ids)).order_by(table.c.number)
+    ):
+        found[project_id].append(Label(*label))
+    return found
 
 
 def change(
@@ -127,9 +142,8 @@ def change(
     def apply(connection: Connection) -> Project:
         before = read_project(connection, project_id)
         if settings is not None:
-            values["settings"] = asdict(
-                check_settings(ProjectSettings.from_json({**asdict(before.settings), **settings}))
-            )
+            changed = ProjectSettings.from_json({**before.settings.model_dump(), **settings})
+            values["settings"] = changed.model_dump()
             log_event(connection, project_id, "settings_changed")
         if is_paused is not None and is_paused != before.is_paused:
             log_event(connection, project_id, "project_paused", is_paused=is_paused)
@@ -138,25 +152,6 @@ def change(
         return read_project(connection, project_id)
 
     return store.write(apply)
-
-
-def check_settings(settings: ProjectSettings) -> ProjectSettings:
-    """The settings, if all are possible."""
-    for one in fields(settings):
-        value = getattr(settings, one.name)
-        if one.name not in _LIMITS or (one.name == "target_error" and value is None):
-            continue
-        low, high = _LIMITS[one.name]
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not is_number or not low <= value <= high:
-            raise InvalidRequestError(f"{one.name} must be a number from {low:g} to {high:g}")
-        if isinstance(low, int) and value != int(value):
-            raise InvalidRequestError(f"{one.name} must be a whole number")
-    if settings.ask not in ("document", "labels"):
-        raise InvalidRequestError('ask must be "document" or "labels"')
-    if not isinstance(settings.random_gold, bool):
-        raise InvalidRequestError("random_gold must be true or false")
-    return settings
 
 
 def add_label(store: Store, project_id: int, name: str, description: str = "") -> Label:
