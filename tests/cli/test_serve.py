@@ -73,7 +73,7 @@ def test_options_change_an_existing_project_and_leave_other_settings(tmp_path: P
         (("--guidelines", "latin.txt", "--classes", "a"), "latin.txt: it is not a text in UTF-8"),
         (
             ("--documents", "documents.csv", "--classes", "a", "--gold", "gold.csv"),
-            "class 'b' is not among the 1 known ones; correct the name, or leave it out; leave the column out of the table",
+            "class 'b' is not among the 1 known ones; correct the name, or leave it out; leave the column out of",
         ),
         (("--documents", "documents.csv", "--classes", "a", "--target-error", "5"), "target_error: "),
         (("--backup", "copy.db"), "there is no such file"),

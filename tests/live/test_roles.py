@@ -217,8 +217,8 @@ def test_an_admin_of_one_project_cannot_act_as_the_owner_or_as_members_of_other_
     with client(shared.url, shared.world.tokens["admin"]) as api:
         for name in ("owner", "admin of another project"):
             assert api.post(f"{people}/{shared.world.ids[name]}/tokens", json={}).status_code in {403, 404}
-            assert api.patch(f"{people}/{shared.world.ids[name]}", json={"name": "Mine"}).status_code == 404
-            assert api.delete(f"{people}/{shared.world.ids[name]}").status_code == 404
+            assert api.patch(f"{people}/{shared.world.ids[name]}", json={"name": "Mine"}).status_code in {403, 404}
+            assert api.delete(f"{people}/{shared.world.ids[name]}").status_code in {403, 404}
         invitation = {"name": "the admin of another project"}
         assert api.post(f"{PREFIX}/projects/{shared.world.project}/invitations", json=invitation).status_code == 409
 
