@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from palda.cli.commands.serve import ProjectOptions
 from palda.live.service import access, documents, projects
 from palda.live.serving import NewProject, set_up
 from palda.live.store import open_store
@@ -56,12 +57,25 @@ def test_one_command_serves_a_project_and_the_same_command_goes_on_with_it(tmp_p
 def test_options_change_an_existing_project_and_leave_other_settings(tmp_path: Path) -> None:
     store = open_store(tmp_path / "project.db")
     owner = access.enter(store, access.start_tokens(store)[1])
-    set_up(store, owner, NewProject("news", ["a"], settings={"max_votes_per_doc": 3}))
-    number = set_up(store, owner, NewProject("news", ["a", "b"], settings={"target_error": 0.1}, guidelines="Read."))
+    set_up(store, owner, NewProject("news", [("a", "")], settings={"max_votes_per_doc": 3}))
+    number = set_up(
+        store,
+        owner,
+        NewProject("news", [("a", ""), ("b", "the second")], settings={"target_error": 0.1}, guidelines="Read."),
+    )
     project = projects.project(store, number)
     assert (project.settings.max_votes_per_doc, project.settings.target_error) == (3, 0.1)
-    assert (project.guidelines, [label.name for label in project.labels]) == ("Read.", ["a", "b"])
+    assert project.guidelines == "Read."
+    assert [(label.name, label.description) for label in project.labels] == [("a", ""), ("b", "the second")]
     store.close()
+
+
+def test_a_file_of_classes_has_names_and_meanings(tmp_path: Path) -> None:
+    path = tmp_path / "classes.txt"
+    path.write_text("crime: acts against the law: all of them\n\n sport \n", encoding="utf-8")
+    new = ProjectOptions(None, str(path), "news", None, None, None, None).new_project()
+    assert new is not None
+    assert new.labels == [("crime", "acts against the law: all of them"), ("sport", "")]
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ class NewProject:
     """A project that the command line asks for; one of the same name is extended."""
 
     name: str
-    labels: Sequence[str]
+    labels: Sequence[tuple[str, str]]  # name and meaning
     documents: Path | None = None
     gold: Path | None = None
     guidelines: str = ""
@@ -120,9 +120,9 @@ def set_up(store: Store, owner: Actor, new: NewProject, server_name: str = "") -
     rows = [] if new.documents is None else documents.read_upload(new.documents)
     project = _project_named(store, owner, new)
     known = {label.name for label in project.labels}
-    for name in new.labels:
+    for name, meaning in new.labels:
         if " ".join(name.split()) not in known:
-            projects.add_label(store, project.id, name)
+            projects.add_label(store, project.id, name, meaning)
     if new.gold is None and rows:
         documents.start_import(store, project.id, rows, server_name)
     elif rows:  # known labels need their documents

@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from palda.cli import options as opt
-from palda.cli.commands.serve import links_as_json, links_as_text, live_packages
+from palda.cli.commands.serve import SERVER, RunOptions, live_packages, run_options
 from palda.cli.console import Messages, standard_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from palda.live.serving import ServerLinks
     from palda.live.store import Store
 
 labelstudio = typer.Typer(
     no_args_is_help=True, help="Follow a project of Label Studio: consensus, adaptive overlap, pre-labels."
 )
 
-_LABELLING, _SERVER = "Labelling", "Server"
+_LABELLING = "Labelling"
 _Url = Annotated[
     str, typer.Argument(help="Address of Label Studio, such as http://localhost:8080.", show_default=False)
 ]
@@ -44,6 +43,7 @@ _TokenFile = Annotated[Path | None, opt.option("File that holds the token.", sho
 
 
 @labelstudio.command()
+@opt.option_groups(run=run_options)
 def connect(
     url: _Url,
     *,
@@ -82,31 +82,24 @@ def connect(
     dry_run: Annotated[
         bool, opt.flag("Say what would change in Label Studio, and change nothing.", "--dry-run")
     ] = False,
-    host: Annotated[str, opt.option("Address to listen on.", panel=_SERVER)] = "127.0.0.1",
-    port: Annotated[int, opt.option("Port; 0 for any that is free.", min=0, max=65535, panel=_SERVER)] = 8600,
+    run: RunOptions,
     backend_url: Annotated[
         str | None,
         opt.option("Address under which Label Studio reaches this server, such as http://host.docker.internal:8600.",
-            show_default="address and port", panel=_SERVER),
+            show_default="address and port", panel=SERVER),
     ] = None,
     every: Annotated[
-        float, opt.option("Seconds between two comparisons of all tasks.", min=5.0, panel=_SERVER)
+        float, opt.option("Seconds between two comparisons of all tasks.", min=5.0, panel=SERVER)
     ] = 600.0,
-    as_json: Annotated[bool, opt.flag("Print addresses and token as one line of JSON.", "--json")] = False,
-    jobs: opt.Jobs = None,
-    engine: opt.Engine = None,
-    quiet: opt.Quiet = False,
 ) -> None:  # fmt: skip
     """Follow a project while people label in Label Studio; the dashboard opens in the browser. Ctrl-C ends it."""
-    messages = Messages(quiet=quiet)
     if ground_truth not in (None, "gold", "votes"):
         raise typer.BadParameter("--ground-truth is gold or votes")
     with live_packages():
         from palda.live.labelstudio.following import ConnectOrder, Follower
         from palda.live.labelstudio.following import dry_run as changes
         from palda.live.labelstudio.tokens import given_token
-        from palda.live.learner import FitOptions
-        from palda.live.serving import ServerOptions, serve
+        from palda.live.serving import serve
     settings = {
         "prelabel_share": 0.0 if no_prelabels else prelabel_share,
         "ground_truth": ground_truth,
@@ -122,13 +115,9 @@ def connect(
                 sys.stdout.write(f"{line}\n")
         return
 
-    def started(links: ServerLinks) -> None:
-        with standard_output():
-            sys.stdout.write(links_as_json(links) if as_json else links_as_text(links))
-
-    options = ServerOptions(host, port, fits=FitOptions(engine, jobs))
     location = store or f"labelstudio-{project}.db"
-    serve(location, options, None, started, lambda opened, owner: Follower(opened, owner, order, messages.write))
+    follow = partial(Follower, order=order, say=run.messages.write)
+    serve(location, run.server(), None, run.show, follow)
 
 
 @labelstudio.command()

@@ -17,9 +17,10 @@ from palda.cli.console import Messages, standard_output
 from palda.errors import PaldaError
 
 if TYPE_CHECKING:
-    from palda.live.serving import NewProject, ServerLinks
+    from palda.live.serving import NewProject, ServerLinks, ServerOptions
 
-_PROJECT, _SERVER, _COPIES = "Project", "Server", "Copies"
+SERVER = "Server"
+_PROJECT, _COPIES = "Project", "Copies"
 _EXTRA = ("sqlalchemy", "fastapi", "uvicorn", "starlette", "pydantic", "anyio", "multipart", "httptools", "httpx")
 
 
@@ -46,12 +47,21 @@ class ProjectOptions:
         given = {"target_error": self.target_error, "max_votes_per_doc": self.max_votes_per_doc}
         return NewProject(
             self.name or (self.documents.stem if self.documents else "project"),
-            [name.strip() for name in (self.classes or "").split(",") if name.strip()],
+            _classes(self.classes or ""),
             self.documents,
             self.gold,
             "" if self.guidelines is None else _text_of(self.guidelines),
             {name: value for name, value in given.items() if value is not None},
         )
+
+
+def _classes(given: str) -> list[tuple[str, str]]:
+    """Names and meanings of classes: names separated by commas, or a text file with "name: meaning" per line."""
+    if given.endswith(".txt"):
+        pairs = [line.partition(": ")[::2] for line in _text_of(Path(given)).splitlines()]
+    else:
+        pairs = [(name, "") for name in given.split(",")]
+    return [(name.strip(), meaning.strip()) for name, meaning in pairs if name.strip()]
 
 
 def _text_of(path: Path) -> str:
@@ -71,7 +81,10 @@ def project_options(
     ] = None,
     classes: Annotated[
         str | None,
-        opt.option("Names of the classes, separated by commas.", show_default="none", panel=_PROJECT),
+        opt.option(
+            "Names of the classes, separated by commas; or a file .txt with one per line, as in: crime: acts against "
+            "the law.", show_default="none", panel=_PROJECT,
+        ),
     ] = None,
     name: Annotated[
         str | None,
@@ -100,7 +113,48 @@ def project_options(
     return ProjectOptions(documents, classes, name, gold, guidelines, target_error, max_votes_per_doc)
 
 
-@opt.option_groups(project=project_options)
+@dataclass(frozen=True)
+class RunOptions:
+    """How a server runs, for every command that starts one."""
+
+    host: str
+    port: int
+    as_json: bool
+    jobs: int | None
+    engine: str | None
+    messages: Messages
+
+    def server(self, *allowed_hosts: str, secure_cookies: bool = False) -> ServerOptions:
+        """Options of the server; a warning if other machines reach it."""
+        from palda.live.learner import FitOptions
+        from palda.live.serving import LOOPBACK, ServerOptions
+
+        if self.host not in LOOPBACK:
+            self.messages.write(
+                f"warning: the server listens on {self.host}, so that other machines reach it without encryption; "
+                "put a reverse proxy with TLS before it, see the guide on the server"
+            )
+        return ServerOptions(self.host, self.port, allowed_hosts, secure_cookies, FitOptions(self.engine, self.jobs))
+
+    def show(self, links: ServerLinks) -> None:
+        """Print addresses and token."""
+        with standard_output():
+            sys.stdout.write(_links_as_json(links) if self.as_json else _links_as_text(links))
+
+
+def run_options(
+    host: Annotated[str, opt.option("Address to listen on.", panel=SERVER)] = "127.0.0.1",
+    port: Annotated[int, opt.option("Port; 0 for any that is free.", min=0, max=65535, panel=SERVER)] = 8600,
+    as_json: Annotated[bool, opt.flag("Print addresses and token as one line of JSON.", "--json")] = False,
+    jobs: opt.Jobs = None,
+    engine: opt.Engine = None,
+    quiet: opt.Quiet = False,
+) -> RunOptions:
+    """How the server runs."""
+    return RunOptions(host, port, as_json, jobs, engine, Messages(quiet=quiet))
+
+
+@opt.option_groups(project=project_options, run=run_options)
 def serve(
     store: Annotated[
         str,
@@ -108,19 +162,18 @@ def serve(
     ],
     *,
     project: ProjectOptions,
-    host: Annotated[str, opt.option("Address to listen on.", panel=_SERVER)] = "127.0.0.1",
-    port: Annotated[int, opt.option("Port; 0 for any that is free.", min=0, max=65535, panel=_SERVER)] = 8600,
+    run: RunOptions,
     allow_host: Annotated[
         list[str] | None,
         opt.option(
             "Name under which browsers reach the server, such as label.example.org; may be repeated.",
-            show_default="loopback names", panel=_SERVER,
+            show_default="loopback names", panel=SERVER,
         ),
     ] = None,
     secure_cookies: Annotated[
         bool,
         opt.flag("Browsers send cookies by https alone; for a reverse proxy with TLS.", "--secure-cookies",
-            panel=_SERVER),
+            panel=SERVER),
     ] = False,
     backup: Annotated[
         Path | None,
@@ -132,34 +185,18 @@ def serve(
         opt.option("Copy this backup to the store, which must be new, and exit.", show_default="none", panel=_COPIES),
     ] = None,
     force: opt.Force = False,
-    as_json: Annotated[bool, opt.flag("Print addresses and token as one line of JSON.", "--json")] = False,
-    jobs: opt.Jobs = None,
-    engine: opt.Engine = None,
-    quiet: opt.Quiet = False,
 ) -> None:  # fmt: skip
     """Serve a labelling project in the browser: what to label next, consensus, quality of annotators, when to stop."""
-    messages = Messages(quiet=quiet)
     with live_packages():
         from palda.live import copies
-        from palda.live.learner import FitOptions
-        from palda.live.serving import LOOPBACK, ServerOptions
         from palda.live.serving import serve as run_server
-    if backup is not None or restore is not None:
-        n_rows = copies.back_up(store, backup, force=force) if backup else copies.restore(_given(restore), store)
-        messages.write(f"copied {n_rows:,} rows to {backup or store}")
-        return
-    if host not in LOOPBACK:
-        messages.write(
-            f"warning: the server listens on {host}, so that other machines reach it without encryption; "
-            "put a reverse proxy with TLS before it, see the guide on the server"
-        )
-    options = ServerOptions(host, port, tuple(allow_host or ()), secure_cookies, FitOptions(engine, jobs))
-
-    def started(links: ServerLinks) -> None:
-        with standard_output():
-            sys.stdout.write(links_as_json(links) if as_json else links_as_text(links))
-
-    run_server(store, options, project.new_project(), started)
+    if backup is not None:
+        run.messages.write(f"copied {copies.back_up(store, backup, force=force):,} rows to {backup}")
+    elif restore is not None:
+        run.messages.write(f"copied {copies.restore(restore, store):,} rows to {store}")
+    else:
+        options = run.server(*(allow_host or ()), secure_cookies=secure_cookies)
+        run_server(store, options, project.new_project(), run.show)
 
 
 @contextmanager
@@ -173,19 +210,13 @@ def live_packages() -> Iterator[None]:
         raise PaldaError("the server needs more packages; install them with: pip install 'palda[live]'") from None
 
 
-def _given(path: Path | None) -> Path:
-    if path is None:
-        raise AssertionError("no path")
-    return path
-
-
-def links_as_json(links: ServerLinks) -> str:
+def _links_as_json(links: ServerLinks) -> str:
     """Addresses and token as one line of JSON."""
     fields = {"url": links.url, "admin_link": links.admin_link, "admin_token": links.admin_token}
     return json.dumps({**fields, "project": links.project_id}) + "\n"
 
 
-def links_as_text(links: ServerLinks) -> str:
+def _links_as_text(links: ServerLinks) -> str:
     """Addresses for people."""
     return (
         f"palda serves at {links.url}\n"

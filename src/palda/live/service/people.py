@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import statistics
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, case, delete, func, or_, select, union, update
 
@@ -18,7 +18,7 @@ from palda.live.service.projects import delete_lonely_people
 from palda.live.store import log_event
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Row
 
     from palda.live.records import Actor, Role
     from palda.live.store import Store
@@ -49,7 +49,8 @@ def members(store: Store, project_id: int) -> list[Member]:
                 row.name,
                 row.role or "admin",
                 bool(row.is_paused),
-                *answered.get(row.id, (0, None)),
+                answered[row.id].n_looks if row.id in answered else 0,
+                answered[row.id].last_at if row.id in answered else None,
                 median_seconds(connection, project_id, row.id),
                 None if row.estimate is None else AnnotatorEstimate.from_json(row.estimate),
             )
@@ -161,12 +162,12 @@ def _looked_at(connection: Connection, project_id: int, person_id: int) -> list[
     return sorted({*connection.execute(answered).scalars(), *connection.execute(leased).scalars()})
 
 
-def _answered(connection: Connection, project_id: int) -> dict[int, tuple[int, float]]:
+def _answered(connection: Connection, project_id: int) -> dict[int, Row[*tuple[Any, ...]]]:
     """Documents that each person has judged, and when they did something last."""
-    n_looks = func.sum(case((answer.c.kind.in_(schema.LOOKS), 1), else_=0))
-    query = select(answer.c.person_id, n_looks, func.max(answer.c.answered_at))
+    n_looks = func.sum(case((answer.c.kind.in_(schema.LOOKS), 1), else_=0)).label("n_looks")
+    query = select(answer.c.person_id, n_looks, func.max(answer.c.answered_at).label("last_at"))
     rows = connection.execute(query.where(answer.c.project_id == project_id).group_by(answer.c.person_id))
-    return {person_id: (int(n), last) for person_id, n, last in rows}
+    return {row.person_id: row for row in rows}
 
 
 def require_member(connection: Connection, project_id: int, person_id: int) -> None:

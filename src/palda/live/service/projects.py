@@ -30,18 +30,19 @@ def create(
     store: Store,
     actor: Actor,
     name: str,
-    labels: Iterable[str],
+    labels: Iterable[str | tuple[str, str]],
     settings: ProjectSettings | None = None,
     guidelines: str = "",
 ) -> Project:
-    """A new project. Its classes may be extended later."""
+    """A new project. Its classes are names, or names and their meanings; they may be extended later."""
     require_owner(actor)
-    names = [checked_name(label, "class") for label in labels]
-    if not names:
+    pairs = [(label, "") if isinstance(label, str) else label for label in labels]
+    described = {checked_name(label, "class"): checked_text(meaning, "description") for label, meaning in pairs}
+    if not pairs:
         raise InvalidRequestError("a project needs at least one class")
-    if len(names) > MAX_LABELS:
+    if len(pairs) > MAX_LABELS:
         raise InvalidRequestError(f"a project has at most {MAX_LABELS} classes")
-    if len(set(names)) < len(names):
+    if len(described) < len(pairs):
         raise InvalidRequestError("two classes have the same name")
     values = {
         "name": checked_name(name, "name"),
@@ -53,7 +54,10 @@ def create(
     def add(connection: Connection) -> Project:
         added = insert(schema.project).values(**values).returning(schema.project.c.id)
         project_id = int(connection.execute(added).scalar_one())
-        rows = [{"project_id": project_id, "number": number, "name": label} for number, label in enumerate(names)]
+        rows = [
+            {"project_id": project_id, "number": number, "name": label, "description": meaning}
+            for number, (label, meaning) in enumerate(described.items())
+        ]
         connection.execute(insert(schema.label), rows)
         return read_project(connection, project_id)
 

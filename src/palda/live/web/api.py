@@ -172,7 +172,8 @@ def list_projects(call: Call) -> list[bodies.ProjectSummary]:
 def create_project(call: Call, body: bodies.NewProject) -> Project:
     """Create a project."""
     settings = ProjectSettings(**(body.settings.model_dump(exclude_unset=True) if body.settings else {}))
-    return projects.create(call.store, call.actor, body.name, body.labels, settings, body.guidelines)
+    labels = [one if isinstance(one, str) else (one.name, one.description) for one in body.labels]
+    return projects.create(call.store, call.actor, body.name, labels, settings, body.guidelines)
 
 
 @_operation("GET", "/projects/{project_id}", EVERYBODY, Project | bodies.AnnotatorProject)

@@ -82,7 +82,7 @@ class NewProject(Body):
     """A project to create."""
 
     name: Name
-    labels: list[Name] = Field(min_length=1, max_length=1000, examples=[["crime", "sport", "money"]])
+    labels: list[Name | NewLabel] = Field(min_length=1, max_length=1000, examples=[["crime", "sport", "money"]])
     guidelines: Text = ""
     settings: ProjectSettings | None = None
 

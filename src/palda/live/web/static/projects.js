@@ -8,7 +8,11 @@ const form = byId("create");
 let created = null; // the project, if only its documents are missing
 
 function readClasses() {
-  return form.elements.classes.value.split("\n").map((line) => line.trim()).filter(Boolean);
+  const lines = form.elements.classes.value.split("\n").map((line) => line.trim()).filter(Boolean);
+  return lines.map((line) => {
+    const [, name, description = ""] = line.match(/^(.*?)(?:: +(.*))?$/);
+    return { name: name.trim(), description };
+  });
 }
 
 function problem(text) {
@@ -19,7 +23,7 @@ function problem(text) {
 
 form.elements.classes.addEventListener("input", () => {
   const classes = readClasses();
-  setText(byId("classes-read"), classes.length ? `${plural(classes.length, "class", "classes")}: ${classes.join(" · ")}` : "");
+  setText(byId("classes-read"), classes.length ? `${plural(classes.length, "class", "classes")}: ${classes.map(({ name, description }) => (description ? `${name} (${description})` : name)).join(" · ")}` : "");
 });
 
 form.addEventListener("submit", async (event) => {
