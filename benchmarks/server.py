@@ -83,8 +83,7 @@ def prepare(location: str, n_docs: int, n_annotators: int) -> Prepared:
     settings = ProjectSettings(target_error=0.001)
     project = projects.create(store, owner, "load", [f"class {number}" for number in range(N_CLASSES)], settings)
     rows = [documents.DocumentRow(str(number), text) for number, text in enumerate(news.documents.texts)]
-    job = documents.new_import(store, project.id, len(rows))
-    documents.run_import(store, project.id, job.id, rows)
+    documents.import_documents(store, project.id, rows)
     people, sessions = [], []
     for number in range(n_annotators):
         token, _ = access.accept(store, access.invite(store, owner, project.id, "annotator", f"annotator-{number:03d}"))

@@ -68,8 +68,7 @@ class PageServer:
         made = projects.create(self.store, self.owner, name, list(classes), settings, guidelines)
         rows = [documents.DocumentRow(key, text) for key, text in texts.items()]
         if rows:
-            job = documents.new_import(self.store, made.id, len(rows))
-            documents.run_import(self.store, made.id, job.id, rows)
+            documents.import_documents(self.store, made.id, rows)
         return made
 
     def join_link(self, project_id: int, role: Any = "annotator", name: str | None = None) -> str:

@@ -212,9 +212,9 @@ def test_a_project_is_created_by_dropping_a_file(server: PageServer, project: Pr
     page = admin.open("/projects")
     page.click("summary >> text=New project")
     page.fill("#name", "Letters")
-    page.fill("#classes", "praise\ncomplaint\n")
+    page.fill("#classes", "praise: of our work\ncomplaint\n")
     page.fill("#target", "1.5")
-    assert page.inner_text("#classes-read") == "2 classes: praise · complaint"
+    assert page.inner_text("#classes-read") == "2 classes: praise (of our work) · complaint"
     lines = "\n".join(json.dumps({"id": f"l{number}", "text": f"dear sirs {number}"}) for number in range(30))
     drop_file(page, "letters.jsonl", lines)
     assert page.inner_text("#chosen-file").startswith("letters.jsonl")
@@ -222,7 +222,7 @@ def test_a_project_is_created_by_dropping_a_file(server: PageServer, project: Pr
     page.wait_for_url(re.compile(r"/projects/\d+/dashboard"))
     page.wait_for_selector("[data-field=judged]:has-text('0 of 30')")
     made = next(one for one in projects.projects_of(server.store, server.owner) if one.name == "Letters")
-    assert [label.name for label in made.labels] == ["praise", "complaint"]
+    assert [(label.name, label.description) for label in made.labels] == [("praise", "of our work"), ("complaint", "")]
     assert made.settings.target_error == 0.015
 
 

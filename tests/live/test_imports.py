@@ -60,8 +60,7 @@ def test_documents_of_an_import_that_failed_half_way_open_the_project_again(
         return add(project_id, rows, connection)  # type: ignore[arg-type]
 
     monkeypatch.setattr(documents, "_add_rows", fail_later)
-    job = documents.new_import(store, world.project, len(ROWS))
-    assert documents.run_import(store, world.project, job.id, ROWS).state == "failed"
+    assert documents.import_documents(store, world.project, ROWS).state == "failed"
     assert not projects.project(store, world.project).is_complete
     kinds = store.read(lambda one: one.execute(select(schema.event.c.kind)).scalars().all())
     assert kinds[-1] == "documents_imported"

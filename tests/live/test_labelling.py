@@ -34,8 +34,7 @@ class Crew:
 
     def add_documents(self, n: int, start: int = 0) -> None:
         rows = [documents.DocumentRow(f"d{number}", f"text {number}") for number in range(start, start + n)]
-        job = documents.new_import(self.store, self.id, len(rows))
-        assert documents.run_import(self.store, self.id, job.id, rows).state == "finished"
+        assert documents.import_documents(self.store, self.id, rows).state == "finished"
 
     def invite(self, name: str) -> Actor:
         token = access.invite(self.store, self.owner, self.id, "annotator", name)
@@ -211,8 +210,7 @@ def test_impossible_answers_are_refused_and_change_nothing(crew: Crew, kind: str
 
 def test_a_document_of_another_project_is_not_found(crew: Crew) -> None:
     other = projects.create(crew.store, crew.owner, "other", ["x"]).id
-    job = documents.new_import(crew.store, other, 1)
-    documents.run_import(crew.store, other, job.id, [documents.DocumentRow("d", "secret")])
+    documents.import_documents(crew.store, other, [documents.DocumentRow("d", "secret")])
     foreign = documents.documents(crew.store, other)[0].id
     with pytest.raises(NotFoundError):
         crew.answer(crew.people[0], foreign, "1", 1)

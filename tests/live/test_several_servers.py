@@ -34,7 +34,7 @@ def project(stores: list[Store]) -> tuple[int, list[Actor]]:
     owner = access.enter(store, access.start_tokens(store)[1])
     project_id = projects.create(store, owner, "project", ["a", "b"]).id
     rows = [documents.DocumentRow(f"d{number}", "text") for number in range(N_DOCS)]
-    documents.run_import(store, project_id, documents.new_import(store, project_id, N_DOCS).id, rows)
+    documents.import_documents(store, project_id, rows)
     tokens = [access.invite(store, owner, project_id, "annotator", f"p{number}") for number in range(N_PEOPLE)]
     return project_id, [access.enter(store, access.accept(store, token)[0], project_id) for token in tokens]
 

@@ -71,8 +71,7 @@ class Served:
 def add_documents(store: Store, project_id: int, texts: list[str]) -> None:
     """Add documents and wait for them."""
     rows = [documents.DocumentRow(text, text) for text in texts]
-    job = documents.new_import(store, project_id, len(rows))
-    assert documents.run_import(store, project_id, job.id, rows).state == "finished"
+    assert documents.import_documents(store, project_id, rows).state == "finished"
 
 
 def make_world(folder: Path, location: str | None = None) -> World:

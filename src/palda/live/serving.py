@@ -126,9 +126,7 @@ def set_up(store: Store, owner: Actor, new: NewProject, server_name: str = "") -
     if new.gold is None and rows:
         documents.start_import(store, project.id, rows, server_name)
     elif rows:  # known labels need their documents
-        documents.run_import(
-            store, project.id, documents.new_import(store, project.id, len(rows), server_name).id, rows
-        )
+        documents.import_documents(store, project.id, rows, server_name)
     if new.gold is not None:
         documents.import_gold_table(store, project.id, new.gold)
     return project.id

@@ -227,8 +227,7 @@ class Sync:
             if str(task.state.id) not in stored
         ]
         if new:
-            job = documents.new_import(self._store, self._project_id, len(new))
-            documents.run_import(self._store, self._project_id, job.id, new)
+            documents.import_documents(self._store, self._project_id, new)
 
     def _add_people(self, users: set[int]) -> None:
         known = self._store.read(lambda connection: annotators.known_users(connection, self._project_id))

@@ -12,7 +12,6 @@ from sqlalchemy import and_, delete, func, insert, select
 
 from palda.live import schema
 from palda.live.learner import log_columns
-from palda.live.learner.writes import existing_documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -264,7 +263,7 @@ class Assignments:
         """Insert those rows whose pairs were neither answered nor leased nor queued meanwhile."""
         documents = [row["document_id"] for row in rows]
         taken = set(self._taken(connection, documents))
-        there = existing_documents(connection, documents)
+        there = log_columns.existing_documents(connection, documents)
         people = {row["person_id"] for row in rows}
         known = set(log_columns.person_names(connection, people))
         kept = [

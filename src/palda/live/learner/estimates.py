@@ -13,7 +13,7 @@ from sqlalchemy import and_, delete, insert, select, update
 from palda.data import Corpus
 from palda.live import schema
 from palda.live.learner import log_columns
-from palda.live.learner.writes import existing_documents, upsert
+from palda.live.learner.writes import upsert
 from palda.live.records import AnnotatorEstimate, ProjectEstimate
 from palda.live.service.people import median_seconds
 from palda.report import date_text
@@ -181,7 +181,7 @@ def write_evidence(store: Store, project_id: int, live: LiveModel) -> None:
     found = _words(live, transformer, texts)
 
     def write(connection: Connection) -> None:
-        still = existing_documents(connection, list(found))
+        still = log_columns.existing_documents(connection, list(found))
         key = {"project_id": project_id, "generation": generation}
         upsert(
             connection, evidence, [{**key, "document_id": one, "words": found[one]} for one in found if one in still]

@@ -31,6 +31,7 @@ from palda.estimators import CrowdPALDA
 from palda.live import schema
 from palda.live.learner import log_columns
 from palda.live.learner.options import FitOptions
+from palda.live.service.projects import head_position, read_labels
 from palda.live.store import open_store
 
 if TYPE_CHECKING:
@@ -92,8 +93,8 @@ class TrainingSnapshot(NamedTuple):
 
 def read_snapshot(connection: Connection, project_id: int) -> TrainingSnapshot:
     """Documents, current votes and known labels of a project."""
-    position = log_columns.head(connection)
-    labels = log_columns.labels(connection, project_id)
+    position = head_position(connection)
+    labels = read_labels(connection, project_id)
     document = schema.document.c
     query = select(document.id, document.name, document.text).where(document.project_id == project_id)
     rows = connection.execute(query.order_by(document.id)).all()

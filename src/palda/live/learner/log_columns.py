@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
-    from sqlalchemy import Connection, Select
+    from sqlalchemy import ColumnElement, Connection, Select
 
     Ints = NDArray[np.int64]
 
@@ -25,7 +25,7 @@ REMOVALS = frozenset({"document_deleted", "annotator_erased", "annotator_renamed
 """Events after which a model must not be stored: it contains data that are gone."""
 
 _ROWS_PER_FETCH = 20_000
-_MAX_NAMES_PER_QUERY = 500
+_MAX_IDS_PER_QUERY = 500
 
 
 class VoteColumns(NamedTuple):
@@ -57,18 +57,6 @@ class Event(NamedTuple):
     position: int
     kind: str
     details: dict[str, Any]
-
-
-class LabelRow(NamedTuple):
-    """Id and name of a class."""
-
-    id: int
-    name: str
-
-
-def head(connection: Connection) -> int:
-    """Last position of the log."""
-    return int(connection.execute(select(schema.log_head.c.position)).scalar() or 0)
 
 
 def vote_columns(connection: Connection, project_id: int, after: int, limit: int | None = None) -> VoteColumns:
@@ -112,14 +100,9 @@ def events(connection: Connection, project_id: int, after: int, until: int) -> l
 
 def has_removals(connection: Connection, project_id: int, after: int) -> bool:
     """Whether data of a project were removed after a position."""
-    return bool(REMOVALS & {event.kind for event in events(connection, project_id, after, head(connection))})
-
-
-def labels(connection: Connection, project_id: int) -> list[LabelRow]:
-    """Classes of a project, in their order on the page."""
-    label = schema.label.c
-    query = select(label.id, label.name).where(label.project_id == project_id).order_by(label.number)
-    return [LabelRow(*row) for row in connection.execute(query)]
+    event = schema.event.c
+    query = select(event.kind).where(event.project_id == project_id, event.position > after, event.kind.in_(REMOVALS))
+    return connection.execute(query.limit(1)).first() is not None
 
 
 def document_names(connection: Connection, project_id: int) -> tuple[Ints, list[str]]:
@@ -133,29 +116,27 @@ def document_names(connection: Connection, project_id: int) -> tuple[Ints, list[
 def texts(connection: Connection, document_ids: Sequence[int]) -> dict[int, str]:
     """Texts of some documents by id."""
     document = schema.document.c
-    found: dict[int, str] = {}
-    for some in batches(document_ids):
-        found.update(connection.execute(select(document.id, document.text).where(document.id.in_(some))).all())
-    return found
+    return dict(_some(connection, select(document.id, document.text), document.id, document_ids))
+
+
+def existing_documents(connection: Connection, document_ids: Sequence[int]) -> set[int]:
+    """Those of the documents that were not deleted."""
+    document = schema.document.c
+    return {row[0] for row in _some(connection, select(document.id), document.id, document_ids)}
 
 
 def person_names(connection: Connection, person_ids: Iterable[int]) -> dict[int, str]:
     """Names of people by id; those who were erased are left out."""
     person = schema.person.c
-    found: dict[int, str] = {}
-    for some in batches(list(person_ids)):
-        found.update(connection.execute(select(person.id, person.name).where(person.id.in_(some))).all())
-    return found
+    return dict(_some(connection, select(person.id, person.name), person.id, list(person_ids)))
 
 
 def people_with_answers(connection: Connection, project_id: int, person_ids: Sequence[int]) -> set[int]:
     """Those of the people who have answered something in a project."""
     answer, person = schema.answer.c, schema.person.c
     has_answer = select(answer.document_id).where(answer.project_id == project_id, answer.person_id == person.id)
-    found: set[int] = set()
-    for some in batches(person_ids):
-        found.update(connection.execute(select(person.id).where(person.id.in_(some), has_answer.exists())).scalars())
-    return found
+    query = select(person.id).where(has_answer.exists())
+    return {row[0] for row in _some(connection, query, person.id, person_ids)}
 
 
 class GoldRow(NamedTuple):
@@ -171,13 +152,15 @@ def gold_rows(connection: Connection, project_id: int, document_ids: Sequence[in
     """Known labels of a project, or of some of its documents."""
     gold = schema.gold.c
     query = select(gold.document_id, gold.label_id, gold.value, gold.is_random).where(gold.project_id == project_id)
-    if document_ids is None:
-        return [GoldRow(*row) for row in connection.execute(query)]
-    queries = (query.where(gold.document_id.in_(some)) for some in batches(document_ids))
-    return [GoldRow(*row) for one in queries for row in connection.execute(one)]
+    rows = (
+        connection.execute(query) if document_ids is None else _some(connection, query, gold.document_id, document_ids)
+    )
+    return [GoldRow(*row) for row in rows]
 
 
-def batches(ids: Sequence[int], size: int = _MAX_NAMES_PER_QUERY) -> Iterator[list[int]]:
-    """Ids in pieces that fit into one query."""
-    for first in range(0, len(ids), size):
-        yield [int(one) for one in ids[first : first + size]]
+def _some(connection: Connection, query: Select[Any], column: ColumnElement[int], ids: Sequence[int]) -> Iterator[Any]:
+    """Rows of a query whose column is one of the ids, in pieces that fit into one query."""
+    for first in range(0, len(ids), _MAX_IDS_PER_QUERY):
+        yield from connection.execute(
+            query.where(column.in_([int(one) for one in ids[first : first + _MAX_IDS_PER_QUERY]]))
+        )

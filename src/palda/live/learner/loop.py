@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
 from palda.errors import reason_of
 from palda.live import schema
-from palda.live.learner import log_columns
 from palda.live.learner.fitting import FitProcess
 from palda.live.learner.project_learner import ProjectLearner, ProjectRow
 from palda.live.learner.writes import upsert
-from palda.live.records import ProjectSettings
+from palda.live.records import LearnerState, ProjectSettings
+from palda.live.service.projects import head_position
 
 if TYPE_CHECKING:
     import threading
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from palda.live.learner.fitting import RunningFit
     from palda.live.learner.options import FitOptions
-    from palda.live.learner.project_learner import State
     from palda.live.store import Store
 
 HEARTBEAT_SECONDS = 3.0
@@ -93,8 +93,7 @@ class Learner:
         n_failures = self._failures[project_id] = self._failures.get(project_id, 0) + 1
         self._retry_at[project_id] = time.monotonic() + min(2.0**n_failures, _MAX_PAUSE)
         message = f"{type(error).__name__}: {reason_of(error)}"
-        state: State = {"activity": "failed", "message": message[:500], "position": 0, "n_failures": n_failures}
-        self._write_states({project_id: state})
+        self._write_states({project_id: LearnerState("failed", message[:500], 0, n_failures, time.time())})
 
     def _beat(self) -> None:
         """Say what is being done, every few seconds."""
@@ -104,8 +103,8 @@ class Learner:
         working = {number: one for number, one in self._projects.items() if number not in self._failures}
         self._write_states({number: learner.state() for number, learner in working.items()})
 
-    def _write_states(self, states: dict[int, State]) -> None:
-        rows = [{"project_id": number, **state, "heartbeat_at": time.time()} for number, state in states.items()]
+    def _write_states(self, states: dict[int, LearnerState]) -> None:
+        rows = [{"project_id": number, **asdict(state)} for number, state in states.items()]
 
         def write(connection: Connection) -> None:
             project = schema.project.c.id
@@ -122,4 +121,4 @@ def _projects(connection: Connection) -> tuple[int, list[ProjectRow]]:
     query = select(project.id, project.settings, project.is_paused, project.is_complete).order_by(project.id)
     found: list[Any] = list(connection.execute(query))
     rows = [ProjectRow(row[0], ProjectSettings.from_json(row[1]), row[2], row[3]) for row in found]
-    return log_columns.head(connection), rows
+    return head_position(connection), rows

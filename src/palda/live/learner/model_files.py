@@ -13,8 +13,9 @@ from sqlalchemy import and_, delete, func, insert, select, update
 
 from palda.estimators import CrowdPALDA, load
 from palda.live import schema
+from palda.live.learner import log_columns
 from palda.live.learner.live_model import LiveModel
-from palda.live.learner.writes import Paced, existing_documents, upsert
+from palda.live.learner.writes import Paced, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -133,7 +134,7 @@ def _posterior_pieces(
         ]
 
         def write(connection: Connection, found: list[dict[str, Any]] = found) -> None:
-            there = existing_documents(connection, [row["document_id"] for row in found])
+            there = log_columns.existing_documents(connection, [row["document_id"] for row in found])
             upsert(connection, schema.posterior, [row for row in found if row["document_id"] in there])
 
         yield write

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from sqlalchemy import select
@@ -18,6 +18,8 @@ from palda.live.learner.fitting import MIN_JUDGED
 from palda.live.learner.live_model import LiveModel, Touched
 from palda.live.learner.log_columns import REMOVALS
 from palda.live.learner.writes import Paced
+from palda.live.records import LearnerState
+from palda.live.service.projects import head_position, read_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,15 +48,6 @@ class ProjectRow(NamedTuple):
     settings: ProjectSettings
     is_paused: bool
     is_complete: bool
-
-
-class State(TypedDict):
-    """A row of ``learner_state``."""
-
-    activity: str
-    message: str
-    position: int
-    n_failures: int
 
 
 class LogPart(NamedTuple):
@@ -131,11 +124,10 @@ class ProjectLearner:
         """The model in use."""
         return self._live
 
-    def state(self) -> State:
+    def state(self) -> LearnerState:
         """What is shown on the dashboard."""
         activity = "fitting" if self.is_fitting else "failed" if self._n_failures else "waiting"
-        position = max(self._position, 0)
-        return {"activity": activity, "message": self._message, "position": position, "n_failures": self._n_failures}
+        return LearnerState(activity, self._message, max(self._position, 0), self._n_failures, time.time())
 
     def close(self) -> None:
         """End a fit that runs."""
@@ -184,7 +176,7 @@ class ProjectLearner:
             people = select(schema.person.c.id).where(schema.person.c.name.in_(live.model.annotators_.tolist()))
             live.learn_names(connection, connection.execute(people).scalars().all())
             label_ids: list[int] = live.label_ids.tolist()
-            return [one.id for one in log_columns.labels(connection, self._id)] != label_ids
+            return [one.id for one in read_labels(connection, self._id)] != label_ids
 
         return self._store.read(read) or live.n_unknown > 0
 
@@ -209,7 +201,7 @@ class ProjectLearner:
 
     def _read_log(self, after: int) -> LogPart:
         def read(connection: Connection) -> LogPart:
-            head = log_columns.head(connection)
+            head = head_position(connection)
             votes = log_columns.vote_columns(connection, self._id, after, _MAX_ENTRIES)
             is_all = len(votes.position) < _MAX_ENTRIES
             until = head if is_all else int(votes.position[-1])

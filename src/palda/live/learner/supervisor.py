@@ -17,6 +17,7 @@ from sqlalchemy import select
 from palda.errors import PaldaError, reason_of
 from palda.live import schema
 from palda.live.learner.writes import upsert
+from palda.live.records import LearnerState
 from palda.live.store import open_store, store_url
 
 if TYPE_CHECKING:
@@ -103,9 +104,8 @@ class LearnerSupervisor:
 
         def write(connection: Connection) -> None:
             ids = connection.execute(select(schema.project.c.id)).scalars().all()
-            state = {"activity": "failed", "message": reason[:500], "n_failures": n_failures}
-            rows = [{"project_id": number, "position": 0, **state, "heartbeat_at": time.time()} for number in ids]
-            upsert(connection, schema.learner_state, rows)
+            state = asdict(LearnerState("failed", reason[:500], 0, n_failures, time.time()))
+            upsert(connection, schema.learner_state, [{"project_id": number, **state} for number in ids])
 
         try:
             store = open_store(self._url, as_learner=True)

@@ -5,10 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
 from sqlalchemy.dialects import postgresql, sqlite
-
-from palda.live import schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,9 +40,3 @@ def upsert(connection: Connection, table: Table, rows: Sequence[dict[str, Any]])
     keys = [column.name for column in table.primary_key]
     changed = {name: statement.excluded[name] for name in rows[0] if name not in keys}
     connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed), list(rows))
-
-
-def existing_documents(connection: Connection, ids: Sequence[int]) -> set[int]:
-    """Those of the documents that were not deleted."""
-    column = schema.document.c.id
-    return set(connection.execute(select(column).where(column.in_(list(ids)))).scalars())

@@ -16,9 +16,9 @@ from palda.errors import DataError, reason_of
 from palda.live import schema
 from palda.live.errors import InvalidRequestError, NotFoundError, ServiceError
 from palda.live.records import ImportJob
-from palda.live.schema import document, gold, import_job, label
+from palda.live.schema import document, gold, import_job
 from palda.live.service.names import checked_name, checked_text
-from palda.live.service.projects import read_labels, read_project
+from palda.live.service.projects import delete_from_all_tables, read_labels, read_project
 from palda.live.store import log_event
 
 if TYPE_CHECKING:
@@ -54,25 +54,14 @@ class StoredDocument:
     gold: dict[int, int]
 
 
-def read_upload(path: Path, suffix: str | None = None, name: str | None = None) -> list[DocumentRow]:
-    """Documents of a file; errors name its row and column.
-
-    ``suffix`` says what the file is, if its name does not; ``name`` is what errors call it.
-    """
+def read_upload(path: Path, name: str | None = None) -> list[DocumentRow]:
+    """Documents of a file; errors name its row and column, and call the file ``name``."""
     from palda.data import Documents
     from palda.io import read_documents
 
     shown = name or path.name
     try:
-        named = path
-        if suffix is not None and path.suffix != suffix:
-            named = path.with_name(path.name + suffix)
-            named.hardlink_to(path)
-        try:
-            found = read_documents(named)
-        finally:
-            if named is not path:
-                named.unlink()
+        found = read_documents(path)
     except DataError as error:
         raise DataError(error.problem, file=shown, row=error.row, column=error.column) from None
     if not isinstance(found, Documents):
@@ -95,10 +84,15 @@ def start_import(store: Store, project_id: int, rows: Sequence[DocumentRow], ser
 
     def work() -> None:
         with suppress(ServiceError):  # the project was deleted, or the server ends: the next start says so in the job
-            run_import(store, project_id, job.id, rows)
+            _run_import(store, project_id, job.id, rows)
 
     threading.Thread(target=work, name="import", daemon=True).start()
     return job
+
+
+def import_documents(store: Store, project_id: int, rows: Sequence[DocumentRow], server: str = "") -> ImportJob:
+    """Import documents and wait for the end."""
+    return _run_import(store, project_id, new_import(store, project_id, len(rows), server).id, rows)
 
 
 def new_import(store: Store, project_id: int, n_rows: int, server: str = "") -> ImportJob:
@@ -113,27 +107,26 @@ def new_import(store: Store, project_id: int, n_rows: int, server: str = "") -> 
     return ImportJob(store.write(add), "running", n_rows, 0, 0, "")
 
 
-def run_import(store: Store, project_id: int, job_id: int, rows: Sequence[DocumentRow]) -> ImportJob:
+def _run_import(store: Store, project_id: int, job_id: int, rows: Sequence[DocumentRow]) -> ImportJob:
     """Import documents in parts, so that other writes need not wait."""
     n_new = n_other = 0
-    mine = import_job.c.id == job_id
+
+    def note(**values: object) -> None:
+        store.write(partial(_execute, update(import_job).where(import_job.c.id == job_id).values(**values)))
+
     try:
         for start in range(0, len(rows), _ROWS_PER_WRITE):
             part = rows[start : start + _ROWS_PER_WRITE]
-
             added, differing = store.write(partial(_add_rows, project_id, part))
             n_new, n_other = n_new + added, n_other + differing
-            progress = update(import_job).where(mine).values(n_done=start + len(part), n_new=n_new)
-            store.write(partial(_execute, progress))
-        text = (
-            f"{n_other:,} documents have the id of an older one with another text and were left out" if n_other else ""
-        )
-        end = {"state": "finished", "message": text}
+            note(n_done=start + len(part), n_new=n_new)
+        text = f"{n_other:,} documents have the id of an older one with another text and were left out"
+        end = {"state": "finished", "message": text if n_other else ""}
     except ServiceError as error:
         end = {"state": "failed", "message": reason_of(error)}
     if n_new:
         store.write(lambda connection: _reopen(connection, project_id, n_new))
-    store.write(partial(_execute, update(import_job).where(mine).values(**end)))
+    note(**end)
     return find_import(store, project_id, job_id)
 
 
@@ -179,12 +172,8 @@ def delete_document(store: Store, project_id: int, document_id: int) -> None:
     """Delete a document with its votes; the log keeps only that it happened."""
 
     def remove(connection: Connection) -> None:
-        known = select(document.c.id).where(document.c.id == document_id, document.c.project_id == project_id)
-        if connection.execute(known).scalar() is None:
-            raise NotFoundError("there is no such document")
-        for table in reversed(schema.metadata.sorted_tables):
-            if "document_id" in table.c:
-                connection.execute(delete(table).where(table.c.document_id == document_id))
+        _require_document(connection, project_id, document_id)
+        delete_from_all_tables(connection, document_id=document_id)
         connection.execute(delete(document).where(document.c.id == document_id))
         forget_model(connection, project_id)
         log_event(connection, project_id, "document_deleted")
@@ -203,12 +192,16 @@ def set_gold(
     """Make labels of a document known; classes that are not named become unknown. Empty: none is known."""
 
     def keep(connection: Connection) -> None:
-        known = select(document.c.id).where(document.c.id == document_id, document.c.project_id == project_id)
-        if connection.execute(known).scalar() is None:
-            raise NotFoundError("there is no such document")
+        _require_document(connection, project_id, document_id)
         write_gold(connection, project_id, {document_id: values}, actor)
 
     store.write(keep)
+
+
+def _require_document(connection: Connection, project_id: int, document_id: int) -> None:
+    known = select(document.c.id).where(document.c.id == document_id, document.c.project_id == project_id)
+    if connection.execute(known).scalar() is None:
+        raise NotFoundError("there is no such document")
 
 
 def write_gold(
@@ -292,10 +285,7 @@ def import_gold_table(store: Store, project_id: int, path: Path) -> int:
 
     def names(connection: Connection) -> tuple[dict[str, int], dict[str, int]]:
         docs = connection.execute(select(document.c.name, document.c.id).where(document.c.project_id == project_id))
-        labels = connection.execute(
-            select(label.c.name, label.c.id).where(label.c.project_id == project_id).order_by(label.c.number)
-        )
-        return dict(docs.all()), dict(labels.all())
+        return dict(docs.all()), {label.name: label.id for label in read_labels(connection, project_id)}
 
     docs, labels = store.read(names)
     known = read_gold(path, names_array(docs), names_array(labels))

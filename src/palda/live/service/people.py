@@ -14,7 +14,7 @@ from palda.live.records import AnnotatorEstimate, Member
 from palda.live.schema import annotator_estimate, answer, document, lease, member, person, submission
 from palda.live.service.access import free_name, require_control, revoke_made_by
 from palda.live.service.documents import forget_model
-from palda.live.service.projects import delete_lonely_people
+from palda.live.service.projects import delete_from_all_tables, delete_lonely_people
 from palda.live.store import log_event
 
 if TYPE_CHECKING:
@@ -129,10 +129,7 @@ def erase(store: Store, actor: Actor, project_id: int, person_id: int) -> None:
         if not connection.execute(select(person.c.is_owner).where(person.c.id == person_id)).scalar():
             revoke_made_by(connection, project_id, person_id)
         looked = _looked_at(connection, project_id, person_id)
-        for table in reversed(schema.metadata.sorted_tables):
-            if "person_id" in table.c and "project_id" in table.c:
-                mine = and_(table.c.person_id == person_id, table.c.project_id == project_id)
-                connection.execute(delete(table).where(mine))
+        delete_from_all_tables(connection, person_id=person_id, project_id=project_id)
         for start in range(0, len(looked), 500):
             some = document.c.id.in_(looked[start : start + 500])
             connection.execute(update(document).where(some).values(n_looks=document.c.n_looks - 1))

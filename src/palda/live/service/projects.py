@@ -183,14 +183,18 @@ def delete(store: Store, project_id: int) -> None:
 
     def remove(connection: Connection) -> None:
         read_project(connection, project_id)
-        for table in reversed(schema.metadata.sorted_tables):
-            if "project_id" in table.c:
-                connection.execute(delete_rows(table).where(table.c.project_id == project_id))
-            elif table is schema.project:
-                connection.execute(delete_rows(table).where(table.c.id == project_id))
+        delete_from_all_tables(connection, project_id=project_id)
+        connection.execute(delete_rows(schema.project).where(schema.project.c.id == project_id))
         delete_lonely_people(connection)
 
     store.write(remove)
+
+
+def delete_from_all_tables(connection: Connection, **keys: int) -> None:
+    """Delete the rows with these values from all tables that have these columns."""
+    for table in reversed(schema.metadata.sorted_tables):
+        if keys.keys() <= set(table.c.keys()):
+            connection.execute(delete_rows(table).where(*(table.c[name] == value for name, value in keys.items())))
 
 
 def delete_lonely_people(connection: Connection) -> None:

@@ -106,42 +106,31 @@ def consensus_of(connection: Connection, project_id: int, ids: Collection[int]) 
 
 def doubtful(store: Store, project_id: int, limit: int = 20) -> list[DoubtfulDocument]:
     """Documents with the largest expected number of wrong labels, without those that are decided."""
-
-    def find(connection: Connection) -> list[DoubtfulDocument]:
-        generation, labels = fitted_labels(connection, project_id)
-        of_fit = and_(posterior.c.project_id == project_id, posterior.c.generation == generation)
-        query = (
-            select(
-                document.c.id, document.c.name, document.c.text, posterior.c.probabilities, posterior.c.expected_wrong
-            )
-            .join(posterior, posterior.c.document_id == document.c.id)
-            .where(of_fit, ~document.c.is_gold, document.c.n_looks > 0)
-            .order_by(posterior.c.expected_wrong.desc())
-            .limit(limit)
-        )
-        return _with_votes(connection, connection.execute(query).all(), labels)
-
-    return store.read(find)
+    which = and_(~document.c.is_gold, document.c.n_looks > 0)
+    return store.read(lambda connection: _doubtful(connection, project_id, which, limit))
 
 
 def doubtful_document(store: Store, project_id: int, document_id: int) -> DoubtfulDocument:
     """One document with its votes, probabilities and evidence."""
+    which = document.c.id == document_id
+    found = store.read(lambda connection: _doubtful(connection, project_id, which, 1, is_fitted=False))
+    if not found:
+        raise NotFoundError("there is no such document")
+    return found[0]
 
-    def find(connection: Connection) -> DoubtfulDocument:
-        generation, labels = fitted_labels(connection, project_id)
-        query = (
-            select(
-                document.c.id, document.c.name, document.c.text, posterior.c.probabilities, posterior.c.expected_wrong
-            )
-            .select_from(document.outerjoin(posterior, _current_posterior(generation)))
-            .where(document.c.project_id == project_id, document.c.id == document_id)
-        )
-        found = _with_votes(connection, connection.execute(query).all(), labels)
-        if not found:
-            raise NotFoundError("there is no such document")
-        return found[0]
 
-    return store.read(find)
+def _doubtful(
+    connection: Connection, project_id: int, which: ColumnElement[bool], limit: int, *, is_fitted: bool = True
+) -> list[DoubtfulDocument]:
+    generation, labels = fitted_labels(connection, project_id)
+    query = (
+        select(document.c.id, document.c.name, document.c.text, posterior.c.probabilities, posterior.c.expected_wrong)
+        .select_from(document.join(posterior, _current_posterior(generation), isouter=not is_fitted))
+        .where(document.c.project_id == project_id, which)
+        .order_by(posterior.c.expected_wrong.desc())
+        .limit(limit)
+    )
+    return _with_votes(connection, connection.execute(query).all(), labels)
 
 
 def adjudicate(store: Store, actor: Actor, project_id: int, document_id: int, values: Mapping[int, int]) -> None:

@@ -97,19 +97,17 @@ def credential_of(request: Request) -> Credential | None:
     return None if cookie is None else Credential(cookie, is_cookie=True)
 
 
-def _address(request: Request) -> str:
-    return request.client.host if request.client else ""
-
-
 @contextmanager
-def sign_in(request: Request) -> Iterator[None]:
+def sign_in(
+    request: Request, failures: tuple[type[Exception], ...] = (NotSignedInError, NotFoundError)
+) -> Iterator[None]:
     """Count work with a token that is unknown as a failed sign-in, and refuse addresses with too many of them."""
-    web, address = Web.of(request), _address(request)
+    web, address = Web.of(request), request.client.host if request.client else ""
     if web.failures.is_empty(address):
         raise TooManyRequestsError("too many failed sign-ins from this address: wait a minute")
     try:
         yield
-    except (NotSignedInError, NotFoundError):
+    except failures:
         web.failures.take(address)
         raise
 
@@ -162,13 +160,8 @@ def current_actor(
     credential = known_credential(request)
     if credential is None:
         credential = valid_credential(request)
-        if web.failures.is_empty(_address(request)):
-            raise TooManyRequestsError("too many failed sign-ins from this address: wait a minute")
-        try:
+        with sign_in(request, (NotSignedInError,)):
             actor = holder(web.store, credential, project_id, allowed)
-        except NotSignedInError:
-            web.failures.take(_address(request))
-            raise
         web.requests.take(hash(credential.token))
     else:
         actor = holder(web.store, credential, project_id, allowed)
