@@ -346,16 +346,34 @@ def test_a_queued_document_that_was_decided_meanwhile_is_given_as_a_test_alone(
     assert (crew.task(ann).document_id == document_id) == is_given
 
 
-def test_somebody_who_is_paused_answers_only_what_was_given_to_them(crew: Crew) -> None:
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_annotators_answer_only_what_was_given_to_them_and_admins_anything(crew: Crew, is_paused: bool) -> None:
     ann = crew.people[0]
     held = crew.task(ann).document_id
     others = [one.id for one in documents.documents(crew.store, crew.id) if one.id != held]
-    paused = replace(ann, is_paused=True)
-    with pytest.raises(NotAllowedError):
-        crew.answer(paused, others[0], "1", 1, 0)
-    crew.answer(paused, held, "2", 1, 0)
-    crew.answer(paused, held, "3", 0, 0)
+    ann = replace(ann, is_paused=is_paused)
+    with pytest.raises(NotAllowedError, match="was not given to you"):
+        crew.answer(ann, others[0], "1", 1, 0)
+    crew.answer(ann, held, "1", 1, 0)  # nothing of the refused answer is kept, not even its client id
+    crew.answer(ann, held, "2", 0, 0)
     assert {line.split(",")[3] for line in crew.votes_csv()} == {"0"}
+    crew.answer(replace(crew.people[1], role="admin"), others[0], "1", 1, 1)
+    assert len(crew.votes_csv()) == 4
+
+
+def test_a_document_whose_lease_expired_is_given_again_to_the_same_person(crew: Crew) -> None:
+    ann, bob, _ = crew.people
+    given = crew.task(ann).document_id
+    for _ in range(2):
+        crew.store.write(lambda c: c.execute(update(schema.lease).values(expires_at=1.0)).rowcount)
+        crew.task(bob)  # ends expired leases
+        seen = set()
+        while isinstance(task := crew.next(ann), Task) and task.document_id != given:
+            assert task.document_id not in seen
+            seen.add(task.document_id)
+            crew.answer(ann, task.document_id, f"{task.document_id}", 1, 0)
+        assert isinstance(task, Task)
+        assert labelling.own_progress(crew.store, ann, crew.id).n_answered == N_DOCS - 1
 
 
 def test_a_deleted_document_leaves_no_trace_but_the_event(crew: Crew) -> None:

@@ -14,7 +14,7 @@ from palda.io import read_labelstudio
 from palda.live import schema
 from palda.live.labelstudio import client as client_module
 from palda.live.labelstudio import sync as sync_module
-from palda.live.service import access, documents, people, projects, results
+from palda.live.service import access, documents, people, projects
 
 SINGLE = CONFIG.replace(' choice="multiple"', "")
 TAXONOMY = (
@@ -137,7 +137,7 @@ def test_a_decision_made_here_survives_ground_truth_made_there(world: StudioWorl
     owner = access.enter(world.store, access.start_tokens(world.store)[1])
     labels = [label.id for label in projects.project(world.store, world.project_id).labels]
     (first, *_) = documents.documents(world.store, world.project_id)
-    results.adjudicate(world.store, owner, world.project_id, first.id, dict.fromkeys(labels, 1))
+    documents.set_gold(world.store, world.project_id, first.id, dict.fromkeys(labels, 1), owner)
     world.studio.annotate(1, 2, "sport", ground_truth=True)
     world.reconciled()
     assert documents.find_document(world.store, world.project_id, first.id).gold == dict.fromkeys(labels, 1)

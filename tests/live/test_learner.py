@@ -101,7 +101,7 @@ def test_a_decision_becomes_a_known_label(news: Newsroom) -> None:
     learner = fitted(news)
     document = results.doubtful(news.store, news.id)[0].document_id
     labels = [label.id for label in projects.project(news.store, news.id).labels]
-    results.adjudicate(news.store, news.owner, news.id, document, dict(zip(labels, (1, 0, 1, 0), strict=True)))
+    documents.set_gold(news.store, news.id, document, dict(zip(labels, (1, 0, 1, 0), strict=True)), news.owner)
     run(learner, lambda: is_level(news, learner))
     assert news.posteriors()[document].tolist() == [1, 0, 1, 0]
     assert generation(news) == 1

@@ -82,7 +82,7 @@ def test_what_one_server_changes_holds_for_the_other_at_once(
 ) -> None:
     first, second = stores
     project_id, members = project
-    token = access.create_session(first, members[0].person_id)
+    token = first.write(lambda connection: access.add_session(connection, members[0].person_id))
     assert access.enter(second, token, project_id).name == "p0"
     people.set_paused(first, project_id, members[0].person_id, is_paused=True)
     assert access.enter(second, token, project_id).is_paused

@@ -57,7 +57,7 @@ class World:
 
     def session(self, name: str) -> str:
         """Token of a new session, for a cookie."""
-        return access.create_session(self.store, self.ids[name])
+        return self.store.write(lambda connection: access.add_session(connection, self.ids[name]))
 
 
 @dataclass(frozen=True)

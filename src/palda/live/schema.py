@@ -187,7 +187,7 @@ answer = Table(
     Column("person_id", Key, ForeignKey("person.id"), primary_key=True),
     Column("document_id", Key, ForeignKey("document.id"), primary_key=True),
     _project(),
-    Column("kind", String(20), nullable=False),  # votes, cannot_tell, skip, undone
+    Column("kind", String(20), nullable=False),  # votes, cannot_tell, skip, undone, expired (given, not answered yet)
     Column("answered_at", Float, nullable=False),
     Index(None, "document_id"),
     Index("ix_answer_history", "project_id", "person_id", "answered_at"),
@@ -195,6 +195,9 @@ answer = Table(
 
 LOOKS = ("votes", "cannot_tell")
 """Kinds of answers that count as a look at the document."""
+
+OPEN = ("undone", "expired")
+"""Kinds of answers after which a person may get the document again."""
 
 submission = Table(
     "submission",

@@ -283,7 +283,7 @@ class Assignments:
             columns = table.c
             which = and_(columns.project_id == self._project_id, columns.document_id.in_(documents))
             if table is schema.answer:
-                which = and_(which, columns.kind != "undone")
+                which = and_(which, columns.kind.not_in(schema.OPEN))
             yield from connection.execute(select(columns.person_id, columns.document_id).where(which))
 
     def _is_stopped(self, connection: Connection) -> bool:

@@ -37,7 +37,6 @@ class VoteColumns(NamedTuple):
     label: Ints
     value: NDArray[np.int8]  # 1, 0 or WITHDRAWN
     time: NDArray[np.float64]
-    submission: Ints
 
     def take(self, rows: Any) -> VoteColumns:
         """Some of the entries."""
@@ -54,7 +53,6 @@ class VoteColumns(NamedTuple):
 class Event(NamedTuple):
     """An entry of the log that is no vote."""
 
-    position: int
     kind: str
     details: dict[str, Any]
 
@@ -65,16 +63,15 @@ def vote_columns(connection: Connection, project_id: int, after: int, limit: int
     query = (
         select(
             vote.position, vote.document_id, vote.person_id, vote.label_id,
-            func.coalesce(vote.value, WITHDRAWN), vote.given_at, vote.submission_id,
+            func.coalesce(vote.value, WITHDRAWN), vote.given_at,
         )
         .where(vote.project_id == project_id, vote.position > after)
         .order_by(vote.position)
         .limit(limit)
     )  # fmt: skip
-    numbers = _numbers(connection, query, 7)
+    numbers = _numbers(connection, query, 6)
     position, document, person, label = (numbers[:, column].astype(np.int64) for column in range(4))
-    value, time, submission = numbers[:, 4].astype(np.int8), numbers[:, 5].copy(), numbers[:, 6].astype(np.int64)
-    return VoteColumns(position, document, person, label, value, time, submission)
+    return VoteColumns(position, document, person, label, numbers[:, 4].astype(np.int8), numbers[:, 5].copy())
 
 
 def _numbers(connection: Connection, query: Select[Any], n_columns: int) -> NDArray[np.float64]:
@@ -91,11 +88,11 @@ def events(connection: Connection, project_id: int, after: int, until: int) -> l
     """Events of a project after one position, up to another."""
     event = schema.event.c
     query = (
-        select(event.position, event.kind, event.details)
+        select(event.kind, event.details)
         .where(event.project_id == project_id, event.position > after, event.position <= until)
         .order_by(event.position)
     )
-    return [Event(int(row[0]), row[1], row[2] or {}) for row in connection.execute(query)]
+    return [Event(row[0], row[1] or {}) for row in connection.execute(query)]
 
 
 def has_removals(connection: Connection, project_id: int, after: int) -> bool:

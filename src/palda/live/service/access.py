@@ -87,13 +87,8 @@ def form_key(store: Store, token: str) -> str:
     return hmac.new(store.secret.encode(), token_hash(token).encode(), hashlib.sha256).hexdigest()
 
 
-def create_session(store: Store, person_id: int) -> str:
-    """Token of a new session, for a cookie."""
-    return store.write(lambda connection: _add_session(connection, person_id))
-
-
-def _add_session(connection: Connection, person_id: int, created_by: int | None = None) -> str:
-    """Token of a new session; of more than a few the oldest ends, so that a link does not make any number of them."""
+def add_session(connection: Connection, person_id: int, created_by: int | None = None) -> str:
+    """Token of a new session, for a cookie; of too many the oldest ends: a link does not make any number of them."""
     token = add_credential(connection, "session", person_id, SESSION_DAYS, created_by=created_by)
     mine = and_(credential.c.person_id == person_id, credential.c.kind == "session")
     kept = select(credential.c.id).where(mine).order_by(credential.c.id.desc()).limit(MAX_SESSIONS)
@@ -192,7 +187,7 @@ def accept(store: Store, token: str, name: str | None = None, actor: Actor | Non
             changed = update(credential).where(credential.c.id == row.id).values(uses_left=row.uses_left - 1)
             connection.execute(changed)
         made_by = None if row.person_id is None else row.created_by
-        return _add_session(connection, person_id, made_by), row.project_id
+        return add_session(connection, person_id, made_by), row.project_id
 
     return store.write(join)
 

@@ -90,8 +90,8 @@ def submit(store: Store | Transaction, actor: Actor, project_id: int, given: Ans
         on_document = {"person": actor.person_id, "document": given.document_id}
         held = connection.execute(queries.END_LEASE, on_document).one_or_none()
         before = connection.execute(queries.ANSWER_KIND, on_document).scalar()
-        if actor.is_paused and held is None and before in (None, "undone"):
-            raise NotAllowedError("you are paused: only answers on documents that were given to you are taken")
+        if actor.role == "annotator" and held is None and before is None:
+            raise NotAllowedError("this document was not given to you; ask for the next one")
         entries = _entries(connection, me, given, None if held is None else held.label_ids)
         counted = held is not None or before in LOOKS
         if int(given.kind != "skip") != int(counted):
@@ -156,9 +156,13 @@ def _label_ids(connection: Connection, project_id: int) -> list[int]:
 
 
 def _end_expired(connection: Connection, project_id: int, now: float) -> None:
-    for person_id, document_id in connection.execute(queries.EXPIRED_LEASES, {"project": project_id, "now": now}).all():
-        connection.execute(queries.END_LEASE, {"person": person_id, "document": document_id})
-        _add_looks(connection, document_id, -1)
+    """Let others have the documents of expired leases; a late answer of the person is still taken."""
+    for row in connection.execute(queries.EXPIRED_LEASES, {"project": project_id, "now": now}).all():
+        connection.execute(queries.END_LEASE, {"person": row.person_id, "document": row.document_id})
+        _add_looks(connection, row.document_id, -1)
+        given = {"person_id": row.person_id, "document_id": row.document_id, "project_id": project_id}
+        note = queries.NOTE_EXPIRED[connection.dialect.name]
+        connection.execute(note, {**given, "kind": "expired", "answered_at": row.leased_at})
 
 
 def _add_looks(connection: Connection, document_id: int, n: int) -> tuple[str, str]:

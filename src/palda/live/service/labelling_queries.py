@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from palda.live.schema import LOOKS, Key, answer, document, label, lease, project, queue, submission, vote
+from palda.live.schema import LOOKS, OPEN, Key, answer, document, label, lease, project, queue, submission, vote
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -41,7 +41,7 @@ _my_lease = and_(lease.c.person_id == _person, lease.c.document_id == _document)
 _my_answer = and_(answer.c.person_id == _person, answer.c.document_id == _document)
 _my_queue = and_(queue.c.project_id == _project, queue.c.person_id == _person)
 _is_answered = exists().where(
-    answer.c.person_id == _person, answer.c.document_id == document.c.id, answer.c.kind != "undone"
+    answer.c.person_id == _person, answer.c.document_id == document.c.id, answer.c.kind.not_in(OPEN)
 )
 
 
@@ -73,7 +73,7 @@ PROJECT_AND_LEASE = (  # one row; the lease that began last, if there is one
 RENEW_LEASE = update(lease).where(_my_lease).values(expires_at=bindparam("end"))
 END_LEASE = delete(lease).where(_my_lease).returning(lease.c.label_ids)
 EXPIRED_LEASES = (
-    select(lease.c.person_id, lease.c.document_id)
+    select(lease.c.person_id, lease.c.document_id, lease.c.leased_at)
     .where(lease.c.project_id == _project, lease.c.expires_at < _now)
     .limit(100)
 )
@@ -109,6 +109,7 @@ SET_ANSWER = {
     )
     for name, statement in _inserts(answer).items()
 }
+NOTE_EXPIRED = {name: statement.on_conflict_do_nothing() for name, statement in _inserts(answer).items()}
 LAST_ANSWER = (  # by the number of its submission: clocks may jump
     select(answer.c.document_id, answer.c.kind)
     .join(
@@ -116,7 +117,7 @@ LAST_ANSWER = (  # by the number of its submission: clocks may jump
         and_(submission.c.person_id == answer.c.person_id, submission.c.document_id == answer.c.document_id),
     )
     .where(submission.c.person_id == _person, submission.c.project_id == _project)
-    .where(submission.c.kind != "undo", answer.c.kind != "undone")
+    .where(submission.c.kind != "undo", answer.c.kind.not_in(OPEN))
     .order_by(submission.c.id.desc())
     .limit(1)
 )

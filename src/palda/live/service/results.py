@@ -1,4 +1,4 @@
-"""What the project knows: status, consensus, doubtful documents, decisions."""
+"""What the project knows: status, consensus, doubtful documents."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ from palda.live.records import (
     ProjectStatus,
 )
 from palda.live.schema import document, evidence, learner_state, lease, person, posterior, progress, vote
-from palda.live.service.documents import known_labels, set_gold
+from palda.live.service.documents import known_labels
 from palda.live.service.projects import head_position, read_project
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from sqlalchemy import ColumnElement, Connection, Row, Subquery
 
-    from palda.live.records import Actor
     from palda.live.store import Store
 
 _MAX_HISTORY = 200  # points of the curve
@@ -131,11 +130,6 @@ def _doubtful(
         .limit(limit)
     )
     return _with_votes(connection, connection.execute(query).all(), labels)
-
-
-def adjudicate(store: Store, actor: Actor, project_id: int, document_id: int, values: Mapping[int, int]) -> None:
-    """Decide labels of a document: they become known."""
-    set_gold(store, project_id, document_id, values, actor)
 
 
 def fitted_labels(connection: Connection, project_id: int) -> tuple[int, list[int]]:

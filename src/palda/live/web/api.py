@@ -26,7 +26,6 @@ from palda.live.records import (
     NoTask,
     OwnProgress,
     Project,
-    ProjectSettings,
     ProjectStatus,
     Receipt,
     Task,
@@ -171,9 +170,8 @@ def list_projects(call: Call) -> list[bodies.ProjectSummary]:
 @_operation("POST", "/projects", OWNERS, Project, 201)
 def create_project(call: Call, body: bodies.NewProject) -> Project:
     """Create a project."""
-    settings = ProjectSettings(**(body.settings.model_dump(exclude_unset=True) if body.settings else {}))
     labels = [one if isinstance(one, str) else (one.name, one.description) for one in body.labels]
-    return projects.create(call.store, call.actor, body.name, labels, settings, body.guidelines)
+    return projects.create(call.store, call.actor, body.name, labels, body.settings, body.guidelines)
 
 
 @_operation("GET", "/projects/{project_id}", EVERYBODY, Project | bodies.AnnotatorProject)
@@ -371,7 +369,7 @@ def doubtful(call: Call, project_id: ProjectId, limit: Limit = 20) -> list[Doubt
 @_operation("POST", "/projects/{project_id}/doubtful/{document_id}", ADMINS, status=204)
 def adjudicate(call: Call, project_id: ProjectId, document_id: DocumentId, body: bodies.LabelSet) -> None:
     """Decide the labels of a document; the decision becomes gold."""
-    results.adjudicate(call.store, call.actor, project_id, document_id, body.labels)
+    documents.set_gold(call.store, project_id, document_id, body.labels, call.actor)
 
 
 @_operation(
