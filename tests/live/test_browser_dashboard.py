@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +80,13 @@ def test_the_dashboard_follows_without_a_reload(server: PageServer, project: Pro
     anna = server.annotator(project.id, "Anna")
     document_id = server.document_ids(project.id)["news-5"]
     server.answer(anna, project.id, document_id, {project.labels[0].id: 1}, "one-more")
-    server.write_progress(project.id, 3, expected(5, 1.2))
+    assert "provisional" not in page.inner_text("#progress-text")
+    server.write_progress(project.id, 3, replace(expected(5, 1.2), is_provisional=True))
     page.wait_for_selector("[data-field=judged]:has-text('3 of 8')")
     page.wait_for_selector("[data-field=wrong]:has-text('5.0%')")
     page.wait_for_selector("#people tr:has-text('Anna') td:nth-child(4):has-text('3')")
     assert page.locator("#chart-table tr").count() == 3
+    assert "these numbers are provisional" in page.inner_text("#progress-text")
     assert page.evaluate("() => window.notReloaded")
 
 

@@ -63,6 +63,18 @@ def test_first_fit_waits_for_ten_documents(news: Newsroom) -> None:
     run(learner, lambda: generation(news) == 1)
 
 
+def test_estimates_are_provisional_until_enough_documents_are_judged(news: Newsroom) -> None:
+    learner = fitted(news, 12)
+    first = results.status(news.store, news.id).estimate
+    assert first is not None
+    assert (first.n_judged, first.is_provisional) == (12, True)
+    news.label(48)
+    run(learner, lambda: is_level(news, learner))
+    last = results.status(news.store, news.id).estimate
+    assert last is not None
+    assert (last.n_judged, last.is_provisional) == (20, False)
+
+
 def test_posteriors_are_those_of_a_fit_to_the_same_votes(news: Newsroom) -> None:
     fitted(news)
     data = news.store.read(lambda connection: read_snapshot(connection, news.id))

@@ -11,7 +11,8 @@ import pytest
 from starlette.routing import Mount, Route
 from tests.live.world import Served, World, bearer, client
 
-from palda.live.service import access, projects
+from palda.live.records import Task
+from palda.live.service import access, labelling, projects
 from palda.live.web import create_app
 from palda.live.web.api import OPERATIONS
 
@@ -45,8 +46,12 @@ class Entry:
 
 def _votes(world: World) -> dict[str, Any]:
     world.n_made += 1
+    world.new_document()
+    annotator = access.enter(world.store, world.tokens["annotator"], world.project)
+    task = labelling.next_task(world.store, annotator, world.project)
+    assert isinstance(task, Task)
     votes = {str(label): 1 for label in world.label_ids}
-    return {"document_id": world.new_document(), "client_id": f"client-{world.n_made}", "votes": votes}
+    return {"document_id": task.document_id, "client_id": f"client-{world.n_made}", "votes": votes}
 
 
 def _fresh(what: str) -> Callable[[World], dict[str, Any]]:

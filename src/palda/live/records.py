@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Role = Literal["admin", "annotator", "viewer"]
 Ask = Literal["document", "labels"]
 NoTaskReason = Literal["complete", "paused", "you_are_paused", "nothing_left", "no_documents"]
-AnswerKind = Literal["votes", "cannot_tell", "skip", "undo"]
+Activity = Literal["waiting", "fitting", "failed"]
 
 
 class ProjectSettings(BaseModel):
@@ -178,13 +178,14 @@ class ProjectEstimate:
     fixed_votes: float | None  # votes that a fixed number per document would have cost for the same quality
     n_check_votes: int
     is_met: bool
+    is_provisional: bool = False  # from so few documents that the numbers are rough and may rise
 
 
 @dataclass(frozen=True)
 class LearnerState:
     """What the learner does."""
 
-    activity: Literal["waiting", "fitting", "updating", "failed"]
+    activity: Activity
     message: str
     position: int
     n_failures: int

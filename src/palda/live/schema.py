@@ -422,7 +422,7 @@ learner_state = Table(
     "learner_state",
     metadata,
     Column("project_id", Key, ForeignKey("project.id"), primary_key=True),
-    Column("activity", String(20), nullable=False),  # waiting, fitting, updating, failed
+    Column("activity", String(20), nullable=False),  # waiting, fitting, failed
     Column("message", Text, nullable=False, default=""),
     Column("position", Key, nullable=False),
     Column("n_failures", Integer, nullable=False, default=0),

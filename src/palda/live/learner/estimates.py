@@ -13,6 +13,7 @@ from sqlalchemy import and_, delete, insert, select, update
 from palda.data import Corpus
 from palda.live import schema
 from palda.live.learner import log_columns
+from palda.live.learner.fitting import MIN_JUDGED_FOR_WORDS
 from palda.live.learner.writes import upsert
 from palda.live.records import AnnotatorEstimate, ProjectEstimate
 from palda.live.service.people import median_seconds
@@ -121,9 +122,10 @@ def project_estimate(live: LiveModel, settings: ProjectSettings) -> ProjectEstim
     )
     judged = np.zeros(report.n_docs, dtype=bool)
     judged[model.current_votes().doc] = True
+    n_judged = int(judged.sum())
     return ProjectEstimate(
         n_votes=report.n_votes,
-        n_judged=int(judged.sum()),
+        n_judged=n_judged,
         expected_wrong=report.expected_wrong,
         upper_wrong=report.upper_wrong,
         n_labels=report.n_labels,
@@ -132,6 +134,7 @@ def project_estimate(live: LiveModel, settings: ProjectSettings) -> ProjectEstim
         fixed_votes=report.fixed_cost if math.isfinite(report.fixed_cost) else None,
         n_check_votes=report.n_check_votes,
         is_met=bool(report.met) and live.n_unknown == 0,
+        is_provisional=n_judged < min(MIN_JUDGED_FOR_WORDS, report.n_docs),
     )
 
 

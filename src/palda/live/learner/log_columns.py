@@ -149,13 +149,14 @@ def gold_rows(connection: Connection, project_id: int, document_ids: Sequence[in
     """Known labels of a project, or of some of its documents."""
     gold = schema.gold.c
     query = select(gold.document_id, gold.label_id, gold.value, gold.is_random).where(gold.project_id == project_id)
-    rows = (
-        connection.execute(query) if document_ids is None else _some(connection, query, gold.document_id, document_ids)
-    )
-    return [GoldRow(*row) for row in rows]
+    if document_ids is None:
+        return [GoldRow(*row) for row in connection.execute(query)]
+    return [GoldRow(*row) for row in _some(connection, query, gold.document_id, document_ids)]
 
 
-def _some(connection: Connection, query: Select[Any], column: ColumnElement[int], ids: Sequence[int]) -> Iterator[Any]:
+def _some(
+    connection: Connection, query: Select[*tuple[Any, ...]], column: ColumnElement[int], ids: Sequence[int]
+) -> Iterator[Any]:
     """Rows of a query whose column is one of the ids, in pieces that fit into one query."""
     for first in range(0, len(ids), _MAX_IDS_PER_QUERY):
         yield from connection.execute(

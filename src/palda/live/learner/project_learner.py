@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from palda.live.learner.fitting import FitResult, RunningFit
     from palda.live.learner.log_columns import Event, VoteColumns
-    from palda.live.records import ProjectSettings
+    from palda.live.records import Activity, ProjectSettings
     from palda.live.store import Store
 
 _NEW_FIT = REMOVALS | {"label_added", "documents_imported"}
@@ -126,7 +126,7 @@ class ProjectLearner:
 
     def state(self) -> LearnerState:
         """What is shown on the dashboard."""
-        activity = "fitting" if self.is_fitting else "failed" if self._n_failures else "waiting"
+        activity: Activity = "fitting" if self.is_fitting else "failed" if self._n_failures else "waiting"
         return LearnerState(activity, self._message, max(self._position, 0), self._n_failures, time.time())
 
     def close(self) -> None:

@@ -76,6 +76,7 @@ function drawProgress() {
   else {
     now = `After ${plural(estimate.n_votes, "vote")}, about ${whole(estimate.expected_wrong)} of ${plural(estimate.n_labels, "label")} are expected to be wrong, and at most ${whole(Math.ceil(estimate.upper_wrong))} with 90% certainty.`;
     if (estimate.is_met) now += " The target is met.";
+    if (estimate.is_provisional) now += " With so few documents judged, these numbers are provisional: they are rough, and may rise before they fall.";
   }
   setText(byId("progress-text"), `${goal} ${now}`);
   const points = estimate ? pointsOf(history, nLabels) : [];
@@ -88,7 +89,7 @@ function drawProgress() {
     element("tr", {}, ...[whole(point.votes), percent(point.expected), percent(point.upper)].map((text) => element("td", { class: "number" }, text)))));
 }
 
-const ACTIVITIES = { waiting: "The learner waits for votes.", fitting: "The learner fits a model.", updating: "The learner takes in new votes.", failed: "The learner has failed." };
+const ACTIVITIES = { waiting: "The learner waits for votes.", fitting: "The learner fits a model.", failed: "The learner has failed." };
 
 function drawLearner() {
   const { learner } = status;
