@@ -210,9 +210,7 @@ submission = Table(
     Column("client_id", String(64), nullable=False),
     Column("body_hash", String(64), nullable=False),  # the same client id with another body is refused
     Column("kind", String(20), nullable=False),  # votes, cannot_tell, skip, undo
-    Column(
-        "purpose", String(20), nullable=False
-    ),  # of the lease: gain, check, gold, overlap; prelabel; none without one
+    Column("purpose", String(20), nullable=False),  # of the lease, "prelabel", or "none" without a lease
     Column("seconds", Float, nullable=True),  # from lease to submission
     Column("submitted_at", Float, nullable=False),
     UniqueConstraint("project_id", "person_id", "client_id"),
@@ -280,9 +278,7 @@ labelstudio_connection = Table(
     Column("changed", JSON, nullable=False),  # setting of the project in Label Studio -> [value before, value set]
     Column("webhook_id", Key, nullable=True),
     Column("backend_id", Key, nullable=True),
-    Column(
-        "versions", JSON, nullable=False
-    ),  # of predictions that were written -> when a later one came; None: current
+    Column("versions", JSON, nullable=False),  # of written predictions -> when a later one came; None: current
     Column("message", Text, nullable=False, default=""),
     Column("synced_at", Float, nullable=True),  # end of the last reconciliation
     UniqueConstraint("url", "remote_project"),

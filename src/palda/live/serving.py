@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from palda.errors import PaldaError
 from palda.live.learner import FitOptions, LearnerSupervisor
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from palda.live.labelstudio.following import Follower
     from palda.live.records import Actor, Project
     from palda.live.store import Store
 
@@ -55,19 +56,6 @@ class ServerLinks:
     admin_link: str
     admin_token: str
     project_id: int | None
-
-
-class Follower(Protocol):
-    """Work beside a server, such as following a project elsewhere."""
-
-    project_id: int
-    hosts: Sequence[str]  # further names of this server
-
-    def start(self, url: str, ready: Callable[[], None]) -> None:
-        """Begin; the server accepts connections. ``ready`` is called when there is enough to learn from."""
-
-    def stop(self) -> None:
-        """End."""
 
 
 def serve(

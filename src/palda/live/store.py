@@ -204,26 +204,10 @@ class _Write(NamedTuple):
 
 
 def open_store(location: str | os.PathLike[str], *, as_learner: bool = False, create: bool = True) -> Store:
-    """Open or create a store.
+    """Open a store: the path of an SQLite file, or a URL such as ``postgresql://user@host/database``.
 
-    Parameters
-    ----------
-    location : str or path
-        Path of an SQLite file, or a URL such as ``postgresql://user@host/database``.
-    as_learner : bool, default=False
-        Whether a server may have the store open at the same time.
-    create : bool, default=True
-        Create an SQLite file that is missing.
-
-    Returns
-    -------
-    Store
-        The store. An SQLite file is locked against other servers until it is closed.
-
-    Raises
-    ------
-    PaldaError
-        If it cannot be opened: one line.
+    An SQLite file is created if it is missing, and locked against other servers until the store is closed;
+    ``as_learner`` opens it beside a server.
     """
     url = store_url(location)
     lock, path = None, Path(url.database or "")

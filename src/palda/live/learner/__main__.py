@@ -29,52 +29,45 @@ _LOCK_PAUSE = 2.0  # seconds between attempts
 _GRACE_SECONDS = 3.0  # to end after standard input was closed
 
 
-class LearnerLock:
-    """Lets one learner of a store work at a time; another one waits until the first has ended."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._file: FileLock | None = None
-
-    def take(self, stop: threading.Event) -> bool:
-        """Wait for the turn; False if ``stop`` was set first."""
-        while not stop.is_set():
-            if self._try():
-                return True
+def lock_of(store: Store, stop: threading.Event) -> object:
+    """Lock that lets one learner of a store work at a time; waits for it, and is None if ``stop`` was set first."""
+    lock = None
+    while lock is None and not stop.is_set():
+        lock = _file_lock(store) if store.is_sqlite else _postgresql_lock(store)
+        if lock is None:
             stop.wait(_LOCK_PAUSE)
-        return False
+    return lock
 
-    def _try(self) -> bool:
-        if not self._store.is_sqlite:
-            return self._try_postgresql()
-        path = Path(self._store.url.database or "")
-        try:
-            self._file = FileLock(path.with_name(f"{path.name}.learner.lock"))
-        except BlockingIOError:
-            return False
-        return True
 
-    def _try_postgresql(self) -> bool:
-        """Hold an advisory lock on a connection of its own; if the connection is lost, the process ends."""
-        from sqlalchemy import create_engine, text
-        from sqlalchemy.pool import NullPool
+def _file_lock(store: Store) -> object:
+    path = Path(store.url.database or "")
+    try:
+        return FileLock(path.with_name(f"{path.name}.learner.lock"))
+    except BlockingIOError:
+        return None
 
-        connection = create_engine(self._store.url, poolclass=NullPool, isolation_level="AUTOCOMMIT").connect()
-        if not connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": _LOCK_KEY}).scalar():
-            connection.close()
-            return False
 
-        def watch() -> None:
-            while True:
-                time.sleep(_LOCK_PAUSE)
-                try:
-                    connection.execute(text("SELECT 1"))
-                except Exception:  # noqa: BLE001 - whatever happened, another learner may have the lock now
-                    sys.stderr.write("the connection to the database was lost\n")
-                    os._exit(1)
+def _postgresql_lock(store: Store) -> object:
+    """Connection that holds an advisory lock; if it is lost, the process ends."""
+    from sqlalchemy import create_engine, text
+    from sqlalchemy.pool import NullPool
 
-        threading.Thread(target=watch, daemon=True).start()
-        return True
+    connection = create_engine(store.url, poolclass=NullPool, isolation_level="AUTOCOMMIT").connect()
+    if not connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": _LOCK_KEY}).scalar():
+        connection.close()
+        return None
+
+    def watch() -> None:
+        while True:
+            time.sleep(_LOCK_PAUSE)
+            try:
+                connection.execute(text("SELECT 1"))
+            except Exception:  # noqa: BLE001 - whatever happened, another learner may have the lock now
+                sys.stderr.write("the connection to the database was lost\n")
+                os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    return connection
 
 
 def main() -> None:
@@ -85,7 +78,8 @@ def main() -> None:
     threading.Thread(target=_end_with_parent, args=(stop,), daemon=True).start()
     try:
         store = open_store(order["url"], as_learner=True)
-        if LearnerLock(store).take(stop):
+        lock = lock_of(store, stop)  # held until the end
+        if lock is not None:
             Learner(store, FitOptions(**order["options"])).run(stop)
     except PaldaError as error:
         sys.exit(str(error))

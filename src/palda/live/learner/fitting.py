@@ -19,7 +19,7 @@ import warnings
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -64,16 +64,6 @@ class FitResult(NamedTuple):
     label_ids: list[int]
     n_docs: int
     seconds: float
-
-
-class RunningFit(Protocol):
-    """A fit under way."""
-
-    def result(self) -> FitResult | None:
-        """The result, None while it runs; raises ``PaldaError`` with one line if it failed."""
-
-    def close(self) -> None:
-        """End it and remove its files."""
 
 
 class TrainingSnapshot(NamedTuple):

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from palda.live.learner.fitting import RunningFit
     from palda.live.learner.options import FitOptions
     from palda.live.store import Store
 
@@ -37,7 +36,7 @@ class Learner:
     ``start_fit`` starts a fit of a project; by default in another process. One fit runs at a time.
     """
 
-    def __init__(self, store: Store, options: FitOptions, start_fit: Callable[[int], RunningFit] | None = None) -> None:
+    def __init__(self, store: Store, options: FitOptions, start_fit: Callable[[int], FitProcess] | None = None) -> None:
         self._store = store
         url = store.url.render_as_string(hide_password=False)
         self._start_fit = start_fit or (lambda project_id: FitProcess(url, project_id, options))

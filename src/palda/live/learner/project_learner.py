@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from palda.live.learner.fitting import FitResult, RunningFit
+    from palda.live.learner.fitting import FitProcess, FitResult
     from palda.live.learner.log_columns import Event, VoteColumns
     from palda.live.records import Activity, ProjectSettings
     from palda.live.store import Store
@@ -90,13 +90,13 @@ class ProjectLearner:
         self,
         store: Store,
         project_id: int,
-        start_fit: Callable[[int], RunningFit],
+        start_fit: Callable[[int], FitProcess],
         on_piece: Callable[[], None] = lambda: None,
     ) -> None:
         self._store, self._id, self._start_fit = store, project_id, start_fit
         self._paced = Paced(store, on_piece)
         self._live: LiveModel | None = None
-        self._fit: RunningFit | None = None
+        self._fit: FitProcess | None = None
         self._assignments = Assignments(store, project_id)
         self._position = -1  # last entry of the log that was taken in; -1 before the store was read
         self._n_new = self._n_fitted = 0  # entries since the last fit, and votes that it had

@@ -118,7 +118,7 @@ def require_control(connection: Connection, actor: Actor, person_id: int) -> Non
         raise NotAllowedError("this person belongs to projects that you do not administer; ask the owner of the server")
 
 
-def _outside(admin_id: int, person_id: int) -> Select[int]:
+def _outside(admin_id: int | ColumnElement[int], person_id: int) -> Select[int]:
     """Projects of a person that an admin does not administer."""
     theirs, mine = member.alias(), member.alias()
     managed = and_(mine.c.project_id == theirs.c.project_id, mine.c.person_id == admin_id, mine.c.role == "admin")
@@ -194,14 +194,10 @@ def accept(store: Store, token: str, name: str | None = None, actor: Actor | Non
 
 def _revoke_foreign(connection: Connection, person_id: int) -> None:
     """Delete credentials of somebody that were made by others who do not administer all their projects any more."""
-    makers = select(credential.c.created_by).where(
-        credential.c.person_id == person_id, credential.c.created_by != person_id
-    )
-    for maker in connection.execute(makers.distinct()).scalars().all():
-        is_owner = bool(connection.execute(select(person.c.is_owner).where(person.c.id == maker)).scalar())
-        if not is_owner and connection.execute(_outside(maker, person_id)).first() is not None:
-            mine = and_(credential.c.person_id == person_id, credential.c.created_by == maker)
-            connection.execute(delete(credential).where(mine))
+    made_by = credential.c.created_by
+    owners = select(person.c.id).where(person.c.is_owner)
+    foreign = and_(made_by != person_id, made_by.not_in(owners), _outside(made_by, person_id).exists())
+    connection.execute(delete(credential).where(credential.c.person_id == person_id, foreign))
 
 
 def revoke_made_by(connection: Connection, project_id: int, person_id: int) -> None:

@@ -123,10 +123,6 @@ class BodyLimit:
         self._n_bytes += len(message.get("body", b""))
         self._is_complete = not message.get("more_body", False)
         if self._n_bytes > self.max_bytes:
-            raise too_large(self.max_bytes)
+            detail = f"the request's body is larger than {self.max_bytes:,} bytes"
+            raise HTTPException(413, detail, {"connection": "close"})
         return message
-
-
-def too_large(max_bytes: int) -> HTTPException:
-    """Answer to a body that is too large."""
-    return HTTPException(413, f"the request's body is larger than {max_bytes:,} bytes", {"connection": "close"})
