@@ -45,16 +45,9 @@ _NUMBERED: dict[str, Any] = {"sqlite_autoincrement": True}
 """A deleted row's number is not given to another: an answer that is sent late must not find a new document."""
 
 
-def _project() -> Column[int]:
-    return Column("project_id", Key, ForeignKey("project.id"), nullable=False)
-
-
-def _document() -> Column[int]:
-    return Column("document_id", Key, ForeignKey("document.id"), nullable=False)
-
-
-def _person(name: str = "person_id") -> Column[int]:
-    return Column(name, Key, ForeignKey("person.id"), nullable=False)
+def _ids(*names: str, **options: Any) -> list[Column[int]]:
+    """Columns that name rows of other tables: ``project_id`` of ``project``."""
+    return [Column(f"{name}_id", Key, ForeignKey(f"{name}.id"), nullable=False, **options) for name in names]
 
 
 store_info = Table(
@@ -89,7 +82,7 @@ label = Table(
     "label",
     metadata,
     Column("id", Key, primary_key=True),
-    _project(),
+    *_ids("project"),
     Column("number", Integer, nullable=False),  # order on the page: 0, 1, ...
     Column("name", String(200), nullable=False),
     Column("description", Text, nullable=False, default=""),
@@ -111,8 +104,7 @@ person = Table(
 member = Table(
     "member",
     metadata,
-    Column("project_id", Key, ForeignKey("project.id"), primary_key=True),
-    Column("person_id", Key, ForeignKey("person.id"), primary_key=True),
+    *_ids("project", "person", primary_key=True),
     Column("role", String(20), nullable=False),  # admin, annotator, viewer
     Column("is_paused", Boolean, nullable=False, default=False),
     Column("joined_at", Float, nullable=False),
@@ -142,7 +134,7 @@ document = Table(
     "document",
     metadata,
     Column("id", Key, primary_key=True),
-    _project(),
+    *_ids("project"),
     Column("name", String(400), nullable=False),  # the id that the user gave
     Column("text", Text, nullable=False),
     Column("shuffle", Integer, nullable=False),  # random, so that the first documents are not those of the first rows
@@ -156,9 +148,8 @@ document = Table(
 gold = Table(
     "gold",
     metadata,
-    Column("document_id", Key, ForeignKey("document.id"), primary_key=True),
-    Column("label_id", Key, ForeignKey("label.id"), primary_key=True),
-    _project(),
+    *_ids("document", "label", primary_key=True),
+    *_ids("project"),
     Column("value", SmallInteger, nullable=False),  # 0 or 1
     Column("is_random", Boolean, nullable=False, default=False),  # the document was drawn at random, not for its doubt
     Column("decided_by", Key, ForeignKey("person.id"), nullable=True),  # None: imported
@@ -169,9 +160,8 @@ gold = Table(
 lease = Table(
     "lease",
     metadata,
-    Column("person_id", Key, ForeignKey("person.id"), primary_key=True),
-    Column("document_id", Key, ForeignKey("document.id"), primary_key=True),
-    _project(),
+    *_ids("person", "document", primary_key=True),
+    *_ids("project"),
     Column("purpose", String(20), nullable=False),  # gain, check, gold, overlap
     Column("label_ids", JSON, nullable=True),  # None: all classes
     Column("leased_at", Float, nullable=False),
@@ -184,9 +174,8 @@ answer = Table(
     "answer",
     metadata,
     # What a person did with a document last; the votes themselves are in the log.
-    Column("person_id", Key, ForeignKey("person.id"), primary_key=True),
-    Column("document_id", Key, ForeignKey("document.id"), primary_key=True),
-    _project(),
+    *_ids("person", "document", primary_key=True),
+    *_ids("project"),
     Column("kind", String(20), nullable=False),  # votes, cannot_tell, skip, undone, expired (given, not answered yet)
     Column("answered_at", Float, nullable=False),
     Index(None, "document_id"),
@@ -204,9 +193,7 @@ submission = Table(
     metadata,
     # One acknowledged request of an annotator.
     Column("id", Key, primary_key=True),
-    _project(),
-    _document(),
-    _person(),
+    *_ids("project", "document", "person"),
     Column("client_id", String(64), nullable=False),
     Column("body_hash", String(64), nullable=False),  # the same client id with another body is refused
     Column("kind", String(20), nullable=False),  # votes, cannot_tell, skip, undo
@@ -224,13 +211,10 @@ vote = Table(
     metadata,
     # The log of votes: entries are added, never changed. The last entry per document, annotator and class counts.
     Column("position", Key, primary_key=True, autoincrement=False),
-    _project(),
-    _document(),
-    _person(),
-    Column("label_id", Key, ForeignKey("label.id"), nullable=False),
+    *_ids("project", "document", "person", "label"),
     Column("value", SmallInteger, nullable=True),  # 0 or 1; None: withdrawn or not judged
     Column("given_at", Float, nullable=False),
-    Column("submission_id", Key, ForeignKey("submission.id"), nullable=False),
+    *_ids("submission"),
     Index(None, "project_id", "position"),
     Index(None, "document_id"),
     Index(None, "person_id"),
@@ -242,7 +226,7 @@ event = Table(
     metadata,
     # Everything else that changes results, in the same log.
     Column("position", Key, primary_key=True, autoincrement=False),
-    _project(),
+    *_ids("project"),
     Column("kind", String(40), nullable=False),
     Column("details", JSON, nullable=False),
     Column("happened_at", Float, nullable=False),
@@ -253,7 +237,7 @@ import_job = Table(
     "import_job",
     metadata,
     Column("id", Key, primary_key=True),
-    _project(),
+    *_ids("project"),
     Column("state", String(20), nullable=False),  # running, finished, failed, interrupted
     Column("n_rows", Integer, nullable=False),
     Column("n_done", Integer, nullable=False, default=0),
@@ -269,7 +253,7 @@ import_job = Table(
 labelstudio_connection = Table(
     "labelstudio_connection",
     metadata,
-    Column("project_id", Key, ForeignKey("project.id"), primary_key=True),
+    *_ids("project", primary_key=True),
     Column("url", Text, nullable=False),
     Column("remote_project", Key, nullable=False),
     Column("question", Text, nullable=False),  # name of the control whose choices are the classes
@@ -287,7 +271,7 @@ labelstudio_connection = Table(
 labelstudio_user = Table(
     "labelstudio_user",
     metadata,
-    Column("project_id", Key, ForeignKey("project.id"), primary_key=True),
+    *_ids("project", primary_key=True),
     Column("user_id", Key, primary_key=True),
     Column("member_id", Key, nullable=False),  # a person; stays when the person is erased, who then stays away
 )
@@ -295,9 +279,9 @@ labelstudio_user = Table(
 labelstudio_task = Table(
     "labelstudio_task",
     metadata,
-    Column("project_id", Key, ForeignKey("project.id"), primary_key=True),
+    *_ids("project", primary_key=True),
     Column("task_id", Key, primary_key=True),
-    _document(),
+    *_ids("document"),
     Column("updated_at", String(40), nullable=False),  # as Label Studio said it last
     Column("n_annotations", Integer, nullable=False),
     Column("n_cancelled", Integer, nullable=False),
@@ -311,10 +295,9 @@ labelstudio_task = Table(
 labelstudio_annotation = Table(
     "labelstudio_annotation",
     metadata,
-    Column("project_id", Key, ForeignKey("project.id"), primary_key=True),
+    *_ids("project", primary_key=True),
     Column("annotation_id", Key, primary_key=True),
-    _document(),
-    _person(),
+    *_ids("document", "person"),
     Column("updated_at", String(40), nullable=False),
     Column("kind", String(20), nullable=False),  # votes, skip, gold
     Column("submission_id", Key, ForeignKey("submission.id"), nullable=True),
@@ -328,7 +311,7 @@ labelstudio_event = Table(
     metadata,
     # Webhooks that were acknowledged and are not taken in yet.
     Column("id", Key, primary_key=True),
-    _project(),
+    *_ids("project"),
     Column("body", JSON, nullable=False),
     Column("received_at", Float, nullable=False),
     Index(None, "project_id"),
@@ -339,7 +322,7 @@ labelstudio_event = Table(
 model_file = Table(
     "model_file",
     metadata,
-    Column("project_id", Key, ForeignKey("project.id"), primary_key=True),
+    *_ids("project", primary_key=True),
     Column("generation", Integer, primary_key=True),
     Column("part", Integer, primary_key=True),
     Column("content", LargeBinary, nullable=False),
@@ -348,7 +331,7 @@ model_file = Table(
 fit = Table(
     "fit",
     metadata,
-    Column("project_id", Key, ForeignKey("project.id"), primary_key=True),
+    *_ids("project", primary_key=True),
     Column("generation", Integer, primary_key=True),
     Column("position", Key, nullable=False),  # last entry of the log that the fit has seen
     Column("label_ids", JSON, nullable=False),  # classes of the model, in its order
@@ -360,9 +343,9 @@ fit = Table(
 posterior = Table(
     "posterior",
     metadata,
-    Column("project_id", Key, ForeignKey("project.id"), primary_key=True),
+    *_ids("project", primary_key=True),
     Column("generation", Integer, primary_key=True),
-    Column("document_id", Key, ForeignKey("document.id"), primary_key=True),
+    *_ids("document", primary_key=True),
     Column("probabilities", LargeBinary, nullable=False),  # float32, little-endian, in the order of the fit's classes
     Column("expected_wrong", Float, nullable=False),
     Column("position", Key, nullable=False),  # last entry of the log that it reflects
@@ -374,10 +357,9 @@ queue = Table(
     "queue",
     metadata,
     # Documents that ``assign`` chose for a person, best first.
-    Column("project_id", Key, ForeignKey("project.id"), primary_key=True),
-    Column("person_id", Key, ForeignKey("person.id"), primary_key=True),
+    *_ids("project", "person", primary_key=True),
     Column("rank", Integer, primary_key=True),
-    _document(),
+    *_ids("document"),
     Column("purpose", String(20), nullable=False),
     Column("gain", Float, nullable=False),
     Column("label_ids", JSON, nullable=True),
@@ -389,8 +371,7 @@ evidence = Table(
     "evidence",
     metadata,
     # Words that speak for or against the classes of the most doubtful documents.
-    Column("project_id", Key, ForeignKey("project.id"), primary_key=True),
-    Column("document_id", Key, ForeignKey("document.id"), primary_key=True),
+    *_ids("project", "document", primary_key=True),
     Column("words", JSON, nullable=False),  # label id as text -> [[word, log odds], ...], strongest first
     Column("generation", Integer, nullable=False),
 )
@@ -398,8 +379,7 @@ evidence = Table(
 annotator_estimate = Table(
     "annotator_estimate",
     metadata,
-    Column("project_id", Key, ForeignKey("project.id"), primary_key=True),
-    Column("person_id", Key, ForeignKey("person.id"), primary_key=True),
+    *_ids("project", "person", primary_key=True),
     Column("estimate", JSON, nullable=False),  # of ``AnnotatorEstimate``
     Column("position", Key, nullable=False),
 )
@@ -408,7 +388,7 @@ progress = Table(
     "progress",
     metadata,
     # History of the project, for the curve on the dashboard; the last row is the present.
-    Column("project_id", Key, ForeignKey("project.id"), primary_key=True),
+    *_ids("project", primary_key=True),
     Column("position", Key, primary_key=True),
     Column("estimate", JSON, nullable=False),  # of ``ProjectEstimate``
     Column("computed_at", Float, nullable=False),
@@ -417,7 +397,7 @@ progress = Table(
 learner_state = Table(
     "learner_state",
     metadata,
-    Column("project_id", Key, ForeignKey("project.id"), primary_key=True),
+    *_ids("project", primary_key=True),
     Column("activity", String(20), nullable=False),  # waiting, fitting, failed
     Column("message", Text, nullable=False, default=""),
     Column("position", Key, nullable=False),
