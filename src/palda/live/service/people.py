@@ -18,7 +18,7 @@ from palda.live.service.projects import delete_from_all_tables, delete_lonely_pe
 from palda.live.store import log_event
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import CompoundSelect, Connection, Row
 
     from palda.live.records import Actor, Role
     from palda.live.store import Store
@@ -128,11 +128,9 @@ def erase(store: Store, actor: Actor, project_id: int, person_id: int) -> None:
         require_control(connection, actor, person_id)
         if not connection.execute(select(person.c.is_owner).where(person.c.id == person_id)).scalar():
             revoke_made_by(connection, project_id, person_id)
-        looked = _looked_at(connection, project_id, person_id)
+        looked = document.c.id.in_(_looked_at(project_id, person_id))
+        connection.execute(update(document).where(looked).values(n_looks=document.c.n_looks - 1))
         delete_from_all_tables(connection, person_id=person_id, project_id=project_id)
-        for start in range(0, len(looked), 500):
-            some = document.c.id.in_(looked[start : start + 500])
-            connection.execute(update(document).where(some).values(n_looks=document.c.n_looks - 1))
         decided = and_(schema.gold.c.decided_by == person_id, schema.gold.c.project_id == project_id)
         connection.execute(update(schema.gold).where(decided).values(decided_by=None))
         delete_lonely_people(connection)
@@ -148,15 +146,13 @@ def _forget_names(connection: Connection, project_id: int) -> None:
     connection.execute(delete(annotator_estimate).where(annotator_estimate.c.project_id == project_id))
 
 
-def _looked_at(connection: Connection, project_id: int, person_id: int) -> list[int]:
+def _looked_at(project_id: int, person_id: int) -> CompoundSelect[int]:
     """Documents whose number of looks counts the person."""
-    answered = select(answer.c.document_id).where(
-        answer.c.project_id == project_id,
-        answer.c.person_id == person_id,
-        answer.c.kind.in_(schema.LOOKS),
+    answered, leased = (
+        select(table.c.document_id).where(table.c.project_id == project_id, table.c.person_id == person_id)
+        for table in (answer, lease)
     )
-    leased = select(lease.c.document_id).where(lease.c.project_id == project_id, lease.c.person_id == person_id)
-    return sorted({*connection.execute(answered).scalars(), *connection.execute(leased).scalars()})
+    return union(answered.where(answer.c.kind.in_(schema.LOOKS)), leased)
 
 
 def _answered(connection: Connection, project_id: int) -> dict[int, Row[*tuple[Any, ...]]]:
