@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import signal
@@ -11,8 +10,8 @@ import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
+import httpx
 import numpy as np
 
 from palda.errors import PaldaError
@@ -63,31 +62,20 @@ class ApiClient:
     """Requests to the API of a server, with the token of a person."""
 
     def __init__(self, url: str, token: str) -> None:
-        place = urlsplit(url)
-        self._connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=_TIMEOUT)
-        self._token = token
+        sent = {"Authorization": f"Bearer {token}"}
+        self._client = httpx.Client(base_url=f"{url}/api/v1", headers=sent, timeout=_TIMEOUT, trust_env=False)
 
     def send(self, method: str, path: str, body: Any = None, media_type: str = "application/json") -> Any:
-        """Answer to a request; raises ``PaldaError`` if it is refused."""
+        """Answer to a request; raises ``PaldaError`` if it is refused, ``httpx.HTTPError`` if there is none."""
         content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-        try:
-            status, text = self._answer(method, path, content, media_type)
-        except (OSError, http.client.HTTPException):  # servers close connections that were idle
-            self._connection.close()
-            status, text = self._answer(method, path, content, media_type)
-        if status >= 400:
-            raise PaldaError(f"{method} {path}: {status} {text.decode(errors='replace')[:300]}")
-        return json.loads(text) if text else None
-
-    def _answer(self, method: str, path: str, content: bytes | None, media_type: str) -> tuple[int, bytes]:
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": media_type}
-        self._connection.request(method, f"/api/v1{path}", content, headers)
-        answer = self._connection.getresponse()
-        return answer.status, answer.read()
+        answer = self._client.request(method, path, content=content, headers={"Content-Type": media_type})
+        if answer.is_error:
+            raise PaldaError(f"{method} {path}: {answer.status_code} {answer.text[:300]}")
+        return answer.json() if answer.content else None
 
     def close(self) -> None:
         """Close the connection."""
-        self._connection.close()
+        self._client.close()
 
 
 class SimulatedCrowd:
@@ -163,7 +151,7 @@ class SimulatedCrowd:
                 body = {"document_id": task["document_id"], "client_id": f"demo-{number}", "votes": asked}
                 client.send("POST", f"{path}/votes", body)
                 number += 1
-        except (PaldaError, OSError, http.client.HTTPException):
+        except (PaldaError, httpx.HTTPError):
             return  # the server ends, or the admin has removed this annotator
         finally:
             client.close()
