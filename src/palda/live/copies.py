@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,30 +31,22 @@ def back_up(location: str | os.PathLike[str], path: str | os.PathLike[str], *, f
     target = Path(path)
     if target.exists() and not force:
         raise PaldaError(f"{target}: it exists; add --force to overwrite it")
-    source = open_store(location, as_learner=True, create=False)
-    try:
-        with replacing(target) as unfinished:
-            unfinished.unlink(missing_ok=True)  # SQLite makes its own
-            copy = open_store(unfinished, as_learner=True)
-            try:
-                return copy_rows(source, copy)
-            finally:
-                copy.close()
-    finally:
-        source.close()
+    with closing(open_store(location, as_learner=True, create=False)) as source, replacing(target) as unfinished:
+        unfinished.unlink(missing_ok=True)  # SQLite makes its own
+        with closing(open_store(unfinished, as_learner=True)) as copy:
+            return copy_rows(source, copy)
 
 
 def restore(backup: str | os.PathLike[str], location: str | os.PathLike[str]) -> int:
     """Copy a backup to a new store; returns the number of rows."""
-    source, target = open_store(backup, as_learner=True, create=False), open_store(location)
-    try:
+    with (
+        closing(open_store(backup, as_learner=True, create=False)) as source,
+        closing(open_store(location)) as target,
+    ):
         used = target.read(lambda connection: connection.execute(select(schema.person.c.id).limit(1)).first())
         if used is not None:
             raise PaldaError(f"{target.name}: it has projects already; restore a backup to a new file or database")
         return copy_rows(source, target)
-    finally:
-        target.close()
-        source.close()
 
 
 def copy_rows(source: Store, target: Store) -> int:

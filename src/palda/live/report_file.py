@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 from sqlalchemy import select
@@ -24,8 +25,7 @@ def main(project_id: int, path: Path, *, has_votes: bool) -> None:
     from palda.estimators import CrowdPALDA, load
     from palda.report import write_report
 
-    store = open_store(os.environ.pop(STORE_VARIABLE), as_learner=True)
-    try:
+    with closing(open_store(os.environ.pop(STORE_VARIABLE), as_learner=True)) as store:
         title = project(store, project_id).name
         texts = select(document.c.name, document.c.text).where(document.c.project_id == project_id)
         with tempfile.TemporaryDirectory() as folder:
@@ -36,8 +36,6 @@ def main(project_id: int, path: Path, *, has_votes: bool) -> None:
         if not isinstance(model, CrowdPALDA):
             raise PaldaError("the stored model is of another kind; it is replaced by the next fit")
         found = dict(store.read(lambda connection: connection.execute(texts).all()))
-    finally:
-        store.close()
     write_report(model, path, texts=found, votes=model.current_votes() if has_votes else None, title=title, force=True)
 
 

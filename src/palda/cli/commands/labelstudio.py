@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -16,8 +16,6 @@ from palda.cli.commands.serve import SERVER, RunOptions, live_packages, run_opti
 from palda.cli.console import Messages, standard_output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from palda.live.store import Store
 
 labelstudio = typer.Typer(
@@ -181,15 +179,10 @@ def status(
                 sys.stdout.write(f"  pre-labels: {influence.summary()}\n")
 
 
-@contextmanager
-def _opened(location: str, *, as_learner: bool) -> Iterator[Store]:
+def _opened(location: str, *, as_learner: bool) -> closing[Store]:
     with live_packages():
         from palda.live.store import open_store
-    opened = open_store(location, as_learner=as_learner, create=False)
-    try:
-        yield opened
-    finally:
-        opened.close()
+    return closing(open_store(location, as_learner=as_learner, create=False))
 
 
 def _given(**values: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 import warnings
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -169,11 +169,8 @@ def _words(texts: Sequence[str]) -> tuple[TextWords, Any] | None:
 def write_fit(url: str, project_id: int, options: FitOptions, folder: Path) -> FitResult:
     """Fit the model of a project and write it to a file in ``folder``."""
     start = time.monotonic()
-    store = open_store(url, as_learner=True)
-    try:
+    with closing(open_store(url, as_learner=True)) as store:
         data = store.read(lambda connection: read_snapshot(connection, project_id))
-    finally:
-        store.close()
     model, words = fit_model(data, options)
     path = folder / "model.palda"
     model.save(path, words=words, votes=data.votes)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -108,11 +108,8 @@ class LearnerSupervisor:
             upsert(connection, schema.learner_state, [{"project_id": number, **state} for number in ids])
 
         try:
-            store = open_store(self._url, as_learner=True)
-            try:
+            with closing(open_store(self._url, as_learner=True)) as store:
                 store.write(write)
-            finally:
-                store.close()
         except PaldaError as error:
             log.error("%s", error)  # noqa: TRY400 - one line
 
