@@ -161,6 +161,15 @@ def test_a_webhook_about_an_unknown_task_or_ground_truth_reads_the_task(world: S
     assert documents.documents(world.store, world.project_id)[0].gold
 
 
+def test_a_webhook_brings_a_changed_text(world: StudioWorld, http: httpx.Client) -> None:
+    world.reconciled()
+    world.studio.tasks[1]["data"] = {"text": "the team lost"}
+    http.post("webhook", json=world.studio.webhook("ANNOTATION_CREATED", world.studio.annotate(1, 2, "sport")))
+    world.sync().take_events()
+    assert documents.documents(world.store, world.project_id)[0].text == "the team lost"
+    assert len(world.votes()) == 1
+
+
 def test_other_webhooks_ask_for_a_comparison(world: StudioWorld, http: httpx.Client) -> None:
     world.reconciled()
     http.post("webhook", json={"action": "TASKS_CREATED", "tasks": [{"id": 99}], "project": {"id": 3}})

@@ -27,7 +27,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 2
+VERSION = 3
 """Version of the schema; ``migrations`` brings older stores to it."""
 
 metadata = MetaData(
@@ -282,7 +282,7 @@ labelstudio_connection = Table(
     ),  # of predictions that were written -> when a later one came; None: current
     Column("message", Text, nullable=False, default=""),
     Column("synced_at", Float, nullable=True),  # end of the last reconciliation
-    UniqueConstraint("url", "remote_project"),
+    UniqueConstraint("url", "remote_project", "question"),
 )
 
 labelstudio_user = Table(
@@ -306,6 +306,7 @@ labelstudio_task = Table(
     Column("is_labeled", Boolean, nullable=False),
     Column("first_overlap", Integer, nullable=True),  # before it was changed for the first time
     Column("version", String(80), nullable=True),  # of its prediction
+    Column("predicted", JSON(none_as_null=True), nullable=True),  # classes of its prediction, shown or withheld
     Index(None, "document_id"),
 )
 
@@ -319,6 +320,7 @@ labelstudio_annotation = Table(
     Column("updated_at", String(40), nullable=False),
     Column("kind", String(20), nullable=False),  # votes, skip, gold
     Column("submission_id", Key, ForeignKey("submission.id"), nullable=True),
+    Column("predicted", JSON(none_as_null=True), nullable=True),  # classes of the task's prediction when it came
     Index(None, "document_id"),
     Index(None, "person_id"),
     Index(None, "submission_id"),

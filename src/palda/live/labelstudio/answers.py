@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import and_, bindparam, delete, insert, select
 
@@ -51,6 +51,14 @@ class Scope:
     settings: ConnectionSettings
 
 
+class Target(NamedTuple):
+    """What annotations are about."""
+
+    task_id: int
+    document_id: int
+    predicted: list[int] | None  # classes of the task's prediction, None without one
+
+
 @dataclass(frozen=True)
 class _Entry:
     """An answer for the log."""
@@ -65,21 +73,19 @@ class _Entry:
     given_at: float | None = None
 
 
-def take_in(
-    connection: Connection, scope: Scope, task_id: int, document_id: int, annotations: Iterable[RemoteAnnotation]
-) -> int:
+def take_in(connection: Connection, scope: Scope, target: Target, annotations: Iterable[RemoteAnnotation]) -> int:
     """Make the annotations of a document those that Label Studio has; returns how many have changed."""
     found = [one for one in annotations if one.user_id in scope.people]
-    stored = {row.annotation_id: row for row in connection.execute(_OF_DOCUMENT, {"document": document_id})}
+    stored = {row.annotation_id for row in connection.execute(_OF_DOCUMENT, {"document": target.document_id})}
     n_changed = 0
-    for gone in set(stored) - {one.id for one in found}:
+    for gone in stored - {one.id for one in found}:
         n_changed += withdraw(connection, scope, gone)
     is_gold = {one.id: kind_of(one, scope.settings) == "gold" for one in found}
     if len({one.user_id for one in found if is_gold[one.id]}) > 1:  # import through the API marks every annotation
         is_gold = {}
     for one in sorted(found, key=lambda one: (one.updated_at, one.id)):
         kind = "gold" if is_gold.get(one.id) else "skip" if one.is_skipped else "votes"
-        n_changed += take_in_one(connection, scope, task_id, document_id, one, kind)
+        n_changed += take_in_one(connection, scope, target, one, kind)
     return n_changed
 
 
@@ -90,9 +96,7 @@ def kind_of(one: RemoteAnnotation, settings: ConnectionSettings) -> str:
     return "gold" if one.is_gold and settings.ground_truth == "gold" else "votes"
 
 
-def take_in_one(
-    connection: Connection, scope: Scope, task_id: int, document_id: int, one: RemoteAnnotation, kind: str
-) -> bool:
+def take_in_one(connection: Connection, scope: Scope, target: Target, one: RemoteAnnotation, kind: str) -> bool:
     """Take in one annotation; whether it is new or has changed. An older state than the known one is ignored."""
     known = connection.execute(_STORED, {"project": scope.project_id, "annotation": one.id}).one_or_none()
     if known is not None and (
@@ -100,7 +104,8 @@ def take_in_one(
     ):
         return False
     if known is not None and known.kind == "gold" and kind != "gold":
-        _set_gold(connection, scope.project_id, document_id, {})
+        _set_gold(connection, scope.project_id, target.document_id, {})
+    document_id = target.document_id
     values = {label: int(name in one.classes) for name, label in scope.labels.items()}
     person_id = scope.people[one.user_id]
     submission_id = None
@@ -111,14 +116,15 @@ def take_in_one(
         votes: Sequence[tuple[int, int | None]] = sorted(values.items())
         if kind == "skip":
             votes = [(label, None) for label, _ in votes] if known is not None and known.kind == "votes" else []
-        is_shown = one.from_prediction and scope.settings.shows_prelabel(task_id)
+        is_shown = one.from_prediction and scope.settings.shows_prelabel(target.task_id)
         client_id = f"labelstudio-{one.id}-{one.updated_at}"
         purpose = PRELABEL if is_shown else "none"
         entry = _Entry(document_id, person_id, client_id, kind, votes, purpose, one.seconds, one.time)
         submission_id = _append(connection, scope, entry)
     row = {"project_id": scope.project_id, "annotation_id": one.id, "document_id": document_id, "kind": kind}
     state = {"person_id": person_id, "updated_at": one.updated_at, "submission_id": submission_id}
-    upsert(connection, labelstudio_annotation, [row | state])
+    before = {"predicted": target.predicted if known is None else known.predicted}
+    upsert(connection, labelstudio_annotation, [row | state | before])
     return True
 
 

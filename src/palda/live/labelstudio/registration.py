@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import time
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, update
+from sqlalchemy import delete, func, select, update
 
-from palda.errors import PaldaError
 from palda.live.labelstudio import connections
 from palda.live.labelstudio.backend import HEADER, USER
 from palda.live.labelstudio.errors import RemoteError
-from palda.live.labelstudio.steering import delete_predictions, restored_overlaps, set_project
-from palda.live.schema import labelstudio_event, labelstudio_task
+from palda.live.labelstudio.steering import KEPT_SECONDS, delete_predictions, restored_overlaps, set_project
+from palda.live.schema import labelstudio_event, labelstudio_task, vote
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +45,8 @@ def wanted_settings(connection: StoredConnection) -> dict[str, Any]:
 def register(store: Store, client: Client, sync: Sync, backend_url: str, secret: str) -> None:
     """Register webhook and backend, and set the settings of the project; what is there already stays.
 
-    Label Studio calls the backend before it accepts it: the server must be running.
+    Label Studio calls the backend before it accepts it: the server must be running. A connection that only reads needs
+    the webhook alone.
     """
     found = sync.connection
     headers = {HEADER: secret}
@@ -54,7 +56,9 @@ def register(store: Store, client: Client, sync: Sync, backend_url: str, secret:
     hook_id = _present(client.get("/api/webhooks/", project=found.remote_project), found.webhook_id, hook_url)
     # The webhook comes first: with the backend, Label Studio would add one without the secret.
     hook_id = _put(client, "/api/webhooks/", hook_id, hook)
-    connections.change(store, found.project_id, webhook_id=hook_id)
+    sync.connection = connections.change(store, found.project_id, webhook_id=hook_id)
+    if not found.settings.steer:
+        return
     present = client.get(f"/api/projects/{found.remote_project}")
     changed = {"model_version": [present.get("model_version"), TITLE], **found.changed}
     connections.change(store, found.project_id, changed=changed)  # the backend's title becomes the model version
@@ -95,8 +99,17 @@ def _put(client: Client, path: str, number: int | None, body: dict[str, Any]) ->
     return number
 
 
-def disconnect(store: Store, client: Client, connection: StoredConnection, say: Callable[[str], None]) -> None:
+def disconnect(
+    store: Store,
+    client: Client,
+    connection: StoredConnection,
+    say: Callable[[str], None],
+    predictions: str | None = None,
+) -> None:
     """Restore what was changed in Label Studio, and delete what was added.
+
+    Whoever has a prediction open cannot submit the annotation without it. Therefore recent ones stay if somebody
+    annotated in the last hours, unless ``predictions`` is "delete"; "keep" leaves all.
 
     Votes, documents and people stay in the store, so that the project can be connected again.
     Settings that somebody has changed since are left as they are.
@@ -105,9 +118,17 @@ def disconnect(store: Store, client: Client, connection: StoredConnection, say: 
     for what, number in (("webhooks", connection.webhook_id), ("ml", connection.backend_id)):
         if number is not None:
             _delete(client, f"/api/{what}/{number}/" if what == "webhooks" else f"/api/{what}/{number}")
-    for version in connection.versions:
+    versions = {} if predictions == "keep" else connection.versions
+    deleted = versions if predictions == "delete" else _deleted_versions(store, connection.project_id, versions)
+    for version in deleted:
         delete_predictions(client, path, version)
-    say(f"removed the webhook, the backend and predictions of {len(connection.versions)} versions")
+    stay = {name: since or time.time() for name, since in versions.items() if name not in deleted}
+    say(f"removed the webhook, the backend and predictions of {len(deleted)} versions")
+    if stay:
+        say(
+            "recent predictions stay, because somebody annotated in the last two hours and may have one open: run this "
+            "again later, or with --predictions delete if nobody does"
+        )
     present = client.get(path)
     old = {}
     for name, (before, mine) in connection.changed.items():
@@ -123,9 +144,17 @@ def disconnect(store: Store, client: Client, connection: StoredConnection, say: 
     for row in rows:
         _restore_overlap(store, client, connection.project_id, row)
     say(f"restored the overlap of {len(rows):,} tasks")
-    ended: dict[str, Any] = {"webhook_id": None, "backend_id": None, "versions": {}, "changed": {}, "secret_hash": ""}
+    ended: dict[str, Any] = {"webhook_id": None, "backend_id": None, "versions": stay, "changed": {}, "secret_hash": ""}
     connections.change(store, connection.project_id, message="disconnected", **ended)
     store.write(lambda one: _forget_predictions(one, connection.project_id))
+
+
+def _deleted_versions(store: Store, project_id: int, versions: dict[str, float | None]) -> list[str]:
+    """Versions whose predictions nobody can have open."""
+    end = time.time() - KEPT_SECONDS
+    query = select(func.max(vote.c.given_at)).where(vote.c.project_id == project_id)
+    last = store.read(lambda connection: connection.execute(query).scalar()) or 0.0
+    return [name for name, since in versions.items() if last < end or (since or math.inf) < end]
 
 
 def _has_version(client: Client, path: str, version: str) -> bool:
@@ -158,16 +187,3 @@ def _forget_predictions(connection: Connection, project_id: int) -> None:
     of_project = labelstudio_task.c.project_id == project_id
     connection.execute(update(labelstudio_task).where(of_project).values(version=None))
     connection.execute(delete(labelstudio_event).where(labelstudio_event.c.project_id == project_id))
-
-
-def find_connection(store: Store, url: str | None, remote_project: int | None) -> StoredConnection:
-    """The connection that is meant: the only one, or that of an address and a number."""
-    found = store.read(connections.all_connections)
-    if url is not None:
-        found = [one for one in found if one.url == url]
-    if remote_project is not None:
-        found = [one for one in found if one.remote_project == remote_project]
-    if len(found) != 1:
-        names = ", ".join(one.name for one in found) or "none"
-        raise PaldaError(f"{store.name}: which connection? name one with --project; there are: {names}")
-    return found[0]

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 STATE_FIELDS = ("id", "updated_at", "total_annotations", "cancelled_annotations", "overlap", "is_labeled")
 """Fields of a task that tell whether something about it has changed."""
 
-TASK_FIELDS = (
-    *STATE_FIELDS, "data", "annotations", "result", "completed_by", "was_cancelled", "ground_truth", "created_at",
-    "lead_time", "parent_prediction",
+ANNOTATION_FIELDS = (
+    "id", "result", "completed_by", "was_cancelled", "ground_truth", "created_at", "updated_at", "lead_time",
+    "parent_prediction",
 )  # fmt: skip
+"""Fields of an annotation that matter."""
+
+TASK_FIELDS = tuple(dict.fromkeys((*STATE_FIELDS, "data", "annotations", *ANNOTATION_FIELDS)))
 """Fields of a task and of its annotations, which Label Studio selects by the same list."""
 
 _MAX_NUMBER = 2**63 - 1
