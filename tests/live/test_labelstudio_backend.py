@@ -62,7 +62,7 @@ def test_recorded_requests_are_answered_in_the_form_that_label_studio_reads(
         assert answer.status_code == 200
         found = answer.json()
         if recorded["path"] == "/setup":
-            assert found == {"model_version": "palda-0"}
+            assert found["model_version"] == "palda-0"
         if recorded["path"] == "/predict":
             assert len(found["results"]) == len(recorded["body"]["tasks"])
             assert {tuple(sorted(one)) for one in found["results"]} == {("model_version", "result", "score")}

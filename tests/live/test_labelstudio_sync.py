@@ -175,6 +175,21 @@ def test_new_tasks_arrive_and_deleted_ones_go(world: StudioWorld) -> None:
     assert world.votes() == {}
 
 
+def test_annotations_that_began_from_a_pre_label_can_be_those_of_another_annotator(tmp_path: Path) -> None:
+    with new_world(tmp_path, settings={"prelabelled": "separate", "prelabel_share": 1.0}) as world:
+        world.studio.annotate(1, 2, "sport")
+        began = world.studio.annotate(2, 2, "sport", parent_prediction=5)
+        world.reconciled()
+        assert set(world.votes()) == {("1", "Ada Lovelace"), ("2", "Ada Lovelace (pre-labelled)")}
+        world.studio.change(began, "crime", parent_prediction=None)  # its prediction was deleted
+        world.reconciled()
+        assert world.votes()["2", "Ada Lovelace (pre-labelled)"]["crime"] == 1
+        assert {
+            row.purpose for row in world.rows(select(schema.submission).where(schema.submission.c.document_id == 2))
+        } == {"prelabel"}
+        assert len(world.votes()) == 2
+
+
 def texts(world: StudioWorld) -> list[str]:
     return [one.text for one in documents.documents(world.store, world.project_id)]
 

@@ -209,7 +209,7 @@ submission = Table(
     Column("kind", String(20), nullable=False),  # votes, cannot_tell, skip, undo
     Column(
         "purpose", String(20), nullable=False
-    ),  # of the lease: gain, check, gold, overlap; prelabel; none without one
+    ),  # of the lease: gain, check, gold, overlap; prelabel, withheld; none without one
     Column("seconds", Float, nullable=True),  # from lease to submission
     Column("submitted_at", Float, nullable=False),
     UniqueConstraint("project_id", "person_id", "client_id"),
@@ -289,7 +289,7 @@ labelstudio_user = Table(
     "labelstudio_user",
     metadata,
     Column("project_id", Key, ForeignKey("project.id"), primary_key=True),
-    Column("user_id", Key, primary_key=True),
+    Column("user_id", Key, primary_key=True),  # negative: the same user as an annotator of pre-labelled tasks
     Column("member_id", Key, nullable=False),  # a person; stays when the person is erased, who then stays away
 )
 

@@ -70,6 +70,11 @@ def connect(
         opt.option("Share of tasks that show pre-labels; the others measure their influence.", min=0.0, max=1.0,
             show_default="0.8", panel=_LABELLING),
     ] = None,
+    prelabelled: Annotated[
+        str | None,
+        opt.option("Annotations that began from a pre-label: keep them as votes of their annotator, or separate them "
+            "as votes of another one, NAME (pre-labelled).", show_default="keep", panel=_LABELLING),
+    ] = None,
     no_prelabels: Annotated[bool, opt.flag("Show no pre-labels.", "--no-prelabels", panel=_LABELLING)] = False,
     read_only: Annotated[
         bool, opt.flag("Leave overlap, order and predictions alone.", "--read-only", panel=_LABELLING)
@@ -101,6 +106,8 @@ def connect(
     messages = Messages(quiet=quiet)
     if ground_truth not in (None, "gold", "votes"):
         raise typer.BadParameter("--ground-truth is gold or votes")
+    if prelabelled not in (None, "keep", "separate"):
+        raise typer.BadParameter("--prelabelled is keep or separate")
     with live_packages():
         from palda.live.labelstudio.following import ConnectOrder, Follower
         from palda.live.labelstudio.following import dry_run as changes
@@ -110,6 +117,7 @@ def connect(
     settings = {
         "prelabel_share": 0.0 if no_prelabels else prelabel_share,
         "ground_truth": ground_truth,
+        "prelabelled": prelabelled,
         "steer": not read_only,
     }
     order = ConnectOrder(

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     Stored = Row[*tuple[Any, ...]]
 
 PRELABEL = "prelabel"
-"""Purpose of a submission that began from a prediction which the annotator saw."""
+"""Purpose of a submission that began from a prediction whose classes the annotator saw."""
+
+WITHHELD = "withheld"
+"""Purpose of a submission that began from a prediction without its classes."""
 
 _one = labelstudio_annotation.c
 _STORED = select(labelstudio_annotation).where(
@@ -38,6 +41,7 @@ _STORED = select(labelstudio_annotation).where(
 _OF_DOCUMENT = select(labelstudio_annotation).where(_one.document_id == bindparam("document", type_=Key))
 _ADD_SUBMISSION = insert(submission).returning(submission.c.id)
 _VOTES_OF = select(vote.c.label_id, vote.c.value).where(vote.c.submission_id == bindparam("submission", type_=Key))
+_PURPOSE_OF = select(submission.c.purpose).where(submission.c.id == bindparam("submission", type_=Key))
 _LOOKS = ("votes", "cannot_tell")
 
 
@@ -47,7 +51,7 @@ class Scope:
 
     project_id: int
     labels: dict[str, int]  # name -> number
-    people: dict[int, int]  # user -> person
+    people: dict[int, int]  # user -> person, without those who were erased
     settings: ConnectionSettings
 
 
@@ -107,7 +111,7 @@ def take_in_one(connection: Connection, scope: Scope, target: Target, one: Remot
         _set_gold(connection, scope.project_id, target.document_id, {})
     document_id = target.document_id
     values = {label: int(name in one.classes) for name, label in scope.labels.items()}
-    person_id = scope.people[one.user_id]
+    person_id = scope.people[one.user_id] if known is None else known.person_id
     submission_id = None
     if kind == "gold":
         _withdraw_votes(connection, scope, known)
@@ -116,9 +120,11 @@ def take_in_one(connection: Connection, scope: Scope, target: Target, one: Remot
         votes: Sequence[tuple[int, int | None]] = sorted(values.items())
         if kind == "skip":
             votes = [(label, None) for label, _ in votes] if known is not None and known.kind == "votes" else []
-        is_shown = one.from_prediction and scope.settings.shows_prelabel(target.task_id)
         client_id = f"labelstudio-{one.id}-{one.updated_at}"
-        purpose = PRELABEL if is_shown else "none"
+        shown = PRELABEL if scope.settings.shows_prelabel(target.task_id) else WITHHELD
+        purpose = shown if one.from_prediction else "none"
+        if known is not None and known.submission_id is not None:  # Label Studio forgets it with the prediction
+            purpose = connection.execute(_PURPOSE_OF, {"submission": known.submission_id}).scalar_one()
         entry = _Entry(document_id, person_id, client_id, kind, votes, purpose, one.seconds, one.time)
         submission_id = _append(connection, scope, entry)
     row = {"project_id": scope.project_id, "annotation_id": one.id, "document_id": document_id, "kind": kind}

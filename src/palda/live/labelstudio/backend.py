@@ -63,7 +63,7 @@ def routes() -> list[Route]:
     path = "/labelstudio/{connection:int}"
     return [
         Route(f"{path}/health", _guarded(_health), methods=["GET"]),
-        Route(f"{path}/setup", _guarded(_setup), methods=["POST"]),
+        Route(f"{path}/setup", _guarded(_health), methods=["POST"]),
         Route(f"{path}/predict", _guarded(_predict), methods=["POST"]),
         Route(f"{path}/webhook", _guarded(_webhook), methods=["POST"]),
     ]
@@ -132,17 +132,10 @@ def _object(body: bytes) -> dict[str, Any]:
     return found
 
 
-def _version(store: Store, connection: StoredConnection) -> str:
-    return version_name(store.read(lambda one: fitted_labels(one, connection.project_id))[0])
-
-
 def _health(store: Store, connection: StoredConnection, _body: dict[str, Any]) -> dict[str, Any]:
-    return {"status": "UP", "model_class": "palda", "model_version": _version(store, connection)}
-
-
-def _setup(store: Store, connection: StoredConnection, _body: dict[str, Any]) -> dict[str, Any]:
-    """The request holds a token of Label Studio, which is neither used nor kept."""
-    return {"model_version": _version(store, connection)}
+    """The answer to ``setup`` too, whose request holds a token of Label Studio, which is neither used nor kept."""
+    generation, _ = store.read(lambda one: fitted_labels(one, connection.project_id))
+    return {"status": "UP", "model_class": "palda", "model_version": version_name(generation)}
 
 
 def _predict(store: Store, connection: StoredConnection, body: dict[str, Any]) -> dict[str, Any]:

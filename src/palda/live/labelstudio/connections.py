@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from sqlalchemy import insert, select, true, update
@@ -14,11 +14,13 @@ from palda.live.schema import labelstudio_connection
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from palda.live.labelstudio.remote import RemoteAnnotation
     from palda.live.store import Store
 
 table = labelstudio_connection
 
 GroundTruth = Literal["gold", "votes"]
+PrelabelRule = Literal["keep", "separate"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class ConnectionSettings:
     prelabel_share: float = 0.8  # of the tasks that show pre-labels; 0: none
     ground_truth: GroundTruth = "gold"  # what annotations marked as ground truth are
     steer: bool = True  # set overlap, order and predictions
+    prelabelled: PrelabelRule = "keep"  # separate: annotations that began from a pre-label are another annotator's
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Self:
@@ -39,6 +42,11 @@ class ConnectionSettings:
         """Whether annotators see pre-labels of a task; the same at every start."""
         digest = hashlib.sha256(f"palda {task_id}".encode()).digest()
         return int.from_bytes(digest[:8], "big") / 2.0**64 < self.prelabel_share
+
+    def annotator_of(self, one: RemoteAnnotation, task_id: int) -> RemoteAnnotation:
+        """An annotation with the number of its annotator, which is negative for another self on pre-labelled tasks."""
+        is_other = self.prelabelled == "separate" and one.from_prediction and self.shows_prelabel(task_id)
+        return replace(one, user_id=-one.user_id) if is_other else one
 
 
 @dataclass(frozen=True)

@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, select
 
-from palda.live.labelstudio import connections
-from palda.live.labelstudio.answers import PRELABEL
-from palda.live.schema import labelstudio_annotation, labelstudio_task, submission, vote
+from palda.live.labelstudio.answers import PRELABEL, WITHHELD
+from palda.live.schema import labelstudio_annotation, submission, vote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy import Connection
 
-COLUMNS = ("measure", "began from a pre-label", "pre-label withheld")
+COLUMNS = ("measure", "pre-label shown", "withheld")
 """Headings of the table of ``PrelabelInfluence.rows``."""
 
 NOTE = (
-    "Compared are the latest annotations of tasks that had a prediction when they came. Tasks whose pre-label is "
-    "withheld are drawn at random: if people there agree with the prediction less often, they follow it where they "
-    "see it."
+    "Compared are the latest annotations that were made in the editor on tasks with a prediction. Tasks whose "
+    "pre-label is withheld are drawn at random: if people there agree with the prediction less often, they follow it "
+    "where they see it."
 )
 """How to read that table."""
 
@@ -53,17 +52,14 @@ class PrelabelInfluence:
 
     def rows(self) -> list[tuple[str, str, str]]:
         """A table for people: what, where annotations began from a pre-label, where it was withheld."""
-        pair = self.shown, self.withheld
-
-        def row(name: str, texts: Sequence[str]) -> tuple[str, str, str]:
-            return name, texts[0], texts[1]
-
-        return [
-            row("annotations compared", [f"{one.n_annotations:,}" for one in pair]),
-            row("labels equal to the prediction", [_percent(one.like_prediction) for one in pair]),
-            row("labels equal to those of others", [_percent(one.like_others) for one in pair]),
-            row("median seconds", ["-" if one.seconds is None else f"{one.seconds:.1f}" for one in pair]),
-        ]
+        both = self.shown, self.withheld
+        texts = {
+            "annotations compared": [f"{one.n_annotations:,}" for one in both],
+            "labels equal to the prediction": [_text(one.like_prediction, ".1%") for one in both],
+            "labels equal to those of others": [_text(one.like_others, ".1%") for one in both],
+            "median seconds": [_text(one.seconds, ".1f") for one in both],
+        }
+        return [(name, shown, withheld) for name, (shown, withheld) in texts.items()]
 
     def summary(self) -> str:
         """One sentence: how many began from a pre-label, and how much more they agree with it."""
@@ -79,28 +75,27 @@ class PrelabelInfluence:
         )
 
 
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1%}"
+def _text(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
 
 
 def prelabel_influence(connection: Connection, project_id: int) -> PrelabelInfluence | None:
-    """Influence of pre-labels in a project; None if it is not connected, or nothing began from a pre-label."""
-    found = connections.find(connection, project_id)
-    one, task = labelstudio_annotation.c, labelstudio_task.c
+    """Influence of pre-labels in a project; None if nothing began from a pre-label."""
+    one = labelstudio_annotation.c
     current = (
         select(one.submission_id, one.document_id, one.person_id, one.predicted, submission.c.purpose)
-        .add_columns(submission.c.seconds, task.task_id)
+        .add_columns(submission.c.seconds)
         .join(submission, submission.c.id == one.submission_id)
-        .join(labelstudio_task, (task.document_id == one.document_id) & (task.project_id == one.project_id))
         .where(one.project_id == project_id, one.kind == "votes")
     )
     inner = current.subquery()
     is_prelabel = inner.c.purpose == PRELABEL
     counts = select(func.count(), func.count().filter(is_prelabel)).select_from(inner)
     n_all, n_prelabelled = connection.execute(counts).one()
-    if found is None or not n_prelabelled:
+    if not n_prelabelled:
         return None
-    latest = current.where(one.predicted.is_not(None)).order_by(one.submission_id.desc()).limit(_MAX_ANNOTATIONS)
+    is_compared = one.predicted.is_not(None), submission.c.purpose.in_((PRELABEL, WITHHELD))
+    latest = current.where(*is_compared).order_by(one.submission_id.desc()).limit(_MAX_ANNOTATIONS)
     rows = connection.execute(latest).all()
     documents = {row.document_id for row in rows}
     around = connection.execute(current.where(one.document_id.in_(documents))).all()
@@ -108,10 +103,10 @@ def prelabel_influence(connection: Connection, project_id: int) -> PrelabelInflu
     others = defaultdict(list)
     for row in around:
         others[row.document_id].append((row.person_id, votes[row.submission_id]))
-    shown = [row for row in rows if row.purpose == PRELABEL]
-    withheld = [row for row in rows if not found.settings.shows_prelabel(row.task_id)]
-    groups = (_group(some, votes, others) for some in (shown, withheld))
-    return PrelabelInfluence(n_all, n_prelabelled, *groups)
+    shown, withheld = (
+        _group([row for row in rows if row.purpose == purpose], votes, others) for purpose in (PRELABEL, WITHHELD)
+    )
+    return PrelabelInfluence(n_all, n_prelabelled, shown, withheld)
 
 
 def _votes(connection: Connection, submissions: Sequence[int]) -> dict[int, dict[int, int]]:

@@ -16,14 +16,13 @@ import numpy as np
 from sqlalchemy import and_, bindparam, case, func, select, update
 
 from palda.live.labelstudio import connections
-from palda.live.labelstudio.errors import RemoteError
 from palda.live.labelstudio.predictions import KnownTasks, known_tasks, predictions_for
 from palda.live.labelstudio.remote import task_state
 from palda.live.schema import labelstudio_task, member, posterior, project
 from palda.live.service import projects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from sqlalchemy import Connection
 
@@ -192,20 +191,9 @@ class Steering:
             connection.execute(update(labelstudio_task).where(which).values(first_overlap=first))
 
         self._store.write(keep_first)
-        try:
-            answer = self._client.send("PATCH", f"/api/tasks/{change.task_id}/", body)
-        except RemoteError as error:
-            if error.status != 404:  # deleted meanwhile: the next comparison sees it
-                raise
-            return
-        state = task_state(answer)
-
-        def keep(connection: Connection) -> None:
-            document_id = connection.execute(select(task.document_id).where(which)).scalar()
-            if document_id is not None:
-                self._sync.keep_state(connection, state, document_id)
-
-        self._store.write(keep)
+        answer = self._client.send("PATCH", f"/api/tasks/{change.task_id}/", body, may_be_gone=True)
+        if answer is not None:  # otherwise it was deleted, which the next comparison sees
+            self._store.write(partial(self._sync.keep_state, task_state(answer)))
 
     @property
     def _mine(self) -> Any:
@@ -248,17 +236,4 @@ def set_project(store: Store, client: Client, sync: Sync, values: dict[str, Any]
 
 def delete_predictions(client: Client, project_path: str, version: str) -> None:
     """Delete the predictions of a version; nothing happens if there are none."""
-    try:
-        client.send("DELETE", f"{project_path}/model-versions/", {"model_version": version})
-    except RemoteError as error:
-        if error.status != 404:
-            raise
-
-
-def restored_overlaps(connection: Connection, project_id: int) -> Sequence[Any]:
-    """Tasks whose overlap was changed, with what it was."""
-    task = labelstudio_task.c
-    columns = task.task_id, task.first_overlap, task.n_annotations, task.overlap
-    return connection.execute(
-        select(*columns).where(task.project_id == project_id, task.first_overlap.is_not(None))
-    ).all()
+    client.send("DELETE", f"{project_path}/model-versions/", {"model_version": version}, may_be_gone=True)

@@ -6,7 +6,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 
 from palda.errors import PaldaError
 from palda.live.errors import InvalidRequestError, NotFoundError
@@ -88,8 +88,9 @@ class Sync:
             if len(changed) > max(_TASKS_PER_READ, _ALL_AGAIN * len(states)):
                 n_changed = self._read_all(known, set(states))
             else:
+                changed += sorted(set(known) - set(states))
                 self.read_tasks(changed)
-                n_changed = len(changed) + self._remove_missing(set(known) - set(states))
+                n_changed = len(changed)
         connections.change(self._store, self._project_id, synced_at=time.time())
         return n_changed
 
@@ -99,7 +100,9 @@ class Sync:
             seen |= {number(task, "id") for task in page}
             n_changed += self.take_tasks(page)
             self._between()
-        return n_changed + self._remove_missing(set(known) - seen)
+        missing = sorted(set(known) - seen)
+        self.read_tasks(missing)  # pages shift when tasks are deleted, so each is looked at again
+        return n_changed + len(missing)
 
     def read_tasks(self, ids: Sequence[int]) -> None:
         """Read single tasks again; those that are gone are removed."""
@@ -111,14 +114,9 @@ class Sync:
             if len(ids) > _TASKS_PER_READ:
                 self._between()
 
-    def _remove_missing(self, missing: set[int]) -> int:
-        """Remove tasks that a list of pages lacks. Pages shift when tasks are deleted, so each is looked at again."""
-        self.read_tasks(sorted(missing))
-        return len(missing)
-
     def take_tasks(self, tasks: Iterable[dict[str, Any]]) -> int:
         """Take in tasks with all their annotations; returns how many had changed annotations."""
-        found = [remote_task(task, self.question) for task in tasks]
+        found = [remote_task(task, self.question, self.connection.settings) for task in tasks]
         self.n_ignored += sum(task.n_ignored for task in found)
         self._add_documents(found)
         self._add_people({one.user_id for task in found for one in task.annotations})
@@ -153,8 +151,8 @@ class Sync:
             if body.get("action") == "PROJECT_UPDATED":
                 self.refresh_project()
             return body.get("action") != "PROJECT_UPDATED"
-        one = remote_annotation(body["annotation"], self.question)
         state = task_state(body["task"])
+        one = self.connection.settings.annotator_of(remote_annotation(body["annotation"], self.question), state.id)
         if one.is_gold or not self._store.read(partial(self._targets, [state.id])):  # what it means depends on others
             self.read_tasks([state.id])
             return False
@@ -168,7 +166,7 @@ class Sync:
             if state.id in found and one.user_id in scope.people:
                 kind = answers.kind_of(one, scope.settings)
                 if answers.take_in_one(connection, scope, found[state.id], one, kind):  # otherwise it is late
-                    self.keep_state(connection, state, found[state.id].document_id)
+                    self.keep_state(state, connection)
 
         self._store.write(write)
         return False
@@ -194,7 +192,7 @@ class Sync:
             number = task.state.id
             if str(number) in stored:
                 target = Target(number, stored[str(number)].id, predicted.get(number))
-                self.keep_state(connection, task.state, target.document_id)
+                self.keep_state(task.state, connection, target.document_id)
                 n_changed += answers.take_in(connection, scope, target, task.annotations) > 0
         return n_changed
 
@@ -211,16 +209,21 @@ class Sync:
         query = select(document.c.name, document.c.id, document.c.text).where(document.c.project_id == self._project_id)
         return {row.name: row for row in connection.execute(query.where(document.c.name.in_(names)))}
 
-    def keep_state(self, connection: Connection, state: RemoteState, document_id: int) -> None:
-        """Note what Label Studio said about a task."""
+    def keep_state(self, state: RemoteState, connection: Connection, document_id: int | None = None) -> None:
+        """Note what Label Studio said about a task, whose document is new or known."""
         values = {name: value for name, value in state.__dict__.items() if name != "id"}
-        key = {"project_id": self._project_id, "task_id": state.id, "document_id": document_id}
-        upsert(connection, labelstudio_task, [key | values])
+        key = {"project_id": self._project_id, "task_id": state.id}
+        if document_id is not None:
+            upsert(connection, labelstudio_task, [{**key, **values, "document_id": document_id}])
+            return
+        which = (labelstudio_task.c[name] == value for name, value in key.items())
+        connection.execute(update(labelstudio_task).where(*which).values(**values))
 
     def _scope(self, connection: Connection) -> Scope:
         labels = {label.name: label.id for label in projects.read_labels(connection, self._project_id)}
         people = annotators.people_of(connection, self._project_id)
-        return Scope(self._project_id, labels, people, self.connection.settings)
+        present = {user: one for user, one in people.items() if one is not None}
+        return Scope(self._project_id, labels, present, self.connection.settings)
 
     def _known_states(self, connection: Connection) -> dict[int, RemoteState]:
         task = labelstudio_task.c
@@ -241,11 +244,10 @@ class Sync:
             self._store.write(lambda connection: documents.change_texts(connection, self._project_id, changed))
 
     def _add_people(self, users: set[int]) -> None:
-        known = self._store.read(lambda connection: annotators.known_users(connection, self._project_id))
-        missing = users - known
+        missing = users - self._store.read(lambda connection: annotators.people_of(connection, self._project_id)).keys()
         if missing:
             names = annotators.user_names(self._client.get("/api/users/"))
-            new = {user: names.get(user, "") for user in missing}
+            new = {user: names.get(abs(user), "") for user in missing}
             url = self.connection.url
             self._store.write(lambda connection: annotators.add_people(connection, self._project_id, url, new))
 
