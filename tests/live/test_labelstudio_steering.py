@@ -256,7 +256,9 @@ def influence(world: StudioWorld) -> PrelabelInfluence:
     return found
 
 
-def test_the_influence_of_pre_labels_is_measured_against_tasks_that_withhold_them(tmp_path: Path) -> None:
+def test_the_influence_of_pre_labels_is_measured_against_tasks_that_withhold_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with new_world(tmp_path, project={"max_votes_per_doc": 9}, settings={"prelabel_share": 0.5}) as world:
         shows = connection_of(world).settings.shows_prelabel
         assert [shows(task) for task in (1, 2, 3)] == SHOWN
@@ -277,6 +279,8 @@ def test_the_influence_of_pre_labels_is_measured_against_tasks_that_withhold_the
         assert found.withheld.n_annotations == 3 - n_shown
         assert (found.withheld.like_prediction, found.withheld.like_others) == pytest.approx((2 / 3, 2 / 3))
         assert found.withheld.seconds == 9.0
+        assert "from 10 annotations" in found.summary()
+        monkeypatch.setattr("palda.live.labelstudio.prelabels._MIN_COMPARED", 1)
         assert "by +33.3 percentage points more often" in found.summary()
         purposes = [row[0] for row in world.rows(select(schema.submission.c.purpose))]
         assert purposes.count("prelabel") == n_shown

@@ -28,6 +28,7 @@ NOTE = (
 """How to read that table."""
 
 _MAX_ANNOTATIONS = 1000  # latest ones that are compared
+_MIN_COMPARED = 10  # of each kind, for a difference
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,9 @@ class PrelabelInfluence:
         """One sentence: how many began from a pre-label, and how much more they agree with it."""
         text = f"{self.n_prelabelled:,} of {self.n_annotations:,} annotations began from a pre-label"
         shown, withheld = self.shown.like_prediction, self.withheld.like_prediction
-        if shown is None or withheld is None:
-            return f"{text}; its influence is not known yet."
+        n_least = min(self.shown.n_annotations, self.withheld.n_annotations)
+        if shown is None or withheld is None or n_least < _MIN_COMPARED:
+            return f"{text}. Its influence is stated from {_MIN_COMPARED} annotations with and without one on."
         margin = 196.0 * (self.shown.like_prediction_error**2 + self.withheld.like_prediction_error**2) ** 0.5
         points = 100.0 * (shown - withheld)
         return (
