@@ -39,6 +39,7 @@ LONG = (
     "scale",
     "golden",
     "server",
+    "labelstudio",
 )  # run only when named
 WITH_ARGUMENTS = (
     "default_fit",
@@ -52,6 +53,7 @@ WITH_ARGUMENTS = (
     "features",
     "stopping",
     "server",
+    "labelstudio",
 )
 
 

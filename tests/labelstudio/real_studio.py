@@ -90,6 +90,12 @@ class RealStudio:
         except httpx.TransportError:
             return False
 
+    @property
+    def process_id(self) -> int:
+        """Id of the process that runs."""
+        assert self._running is not None
+        return self._running.process.pid
+
     def kill(self) -> None:
         """End it at once, as a power cut does."""
         if self._running is not None:
@@ -148,6 +154,12 @@ class Palda:
         self._reader.start()
         if wait:
             wait_until(lambda: any("registered" in line for line in self.lines), 300, "the backend is registered")
+
+    @property
+    def process_id(self) -> int:
+        """Id of the process that runs."""
+        assert self._process is not None
+        return self._process.pid
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stderr is not None

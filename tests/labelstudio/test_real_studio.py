@@ -8,7 +8,8 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ class Scene:
     first: dict[str, Any]  # the project before it was connected
     first_tasks: dict[int, dict[str, Any]]
     folder: Path
-    figures: dict[str, object] = field(default_factory=dict)
+    figures: dict[str, object]
 
     @property
     def path(self) -> str:
@@ -100,7 +101,7 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def scene(tmp_path_factory: pytest.TempPathFactory, figures: dict[str, object]) -> Iterator[Scene]:
     folder = tmp_path_factory.mktemp("studio")
     studio = RealStudio(folder)
     studio.start()
@@ -108,14 +109,11 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     options = ("--target-error", "0.02", "--max-votes", "3", "--prelabel-share", "0.8")
     palda = Palda(folder, studio.url, project, *options)
     first, first_tasks = studio.get(f"/api/projects/{project}"), studio.tasks(project)
-    found = Scene(studio, palda, project, Crowd(studio, users, tasks), first, first_tasks, folder)
+    found = Scene(studio, palda, project, Crowd(studio, users, tasks), first, first_tasks, folder, figures)
     yield found
     palda.kill()
     studio.kill()
     studio.api.close()
-    for name, value in found.figures.items():
-        sys.stdout.write(f"\n  {name}: {f'{value:.2f}' if isinstance(value, float) else value}")
-    sys.stdout.write("\n")
 
 
 def make_project(studio: RealStudio, n_tasks: int, overlap: int) -> tuple[int, list[int], list[int]]:
@@ -161,9 +159,8 @@ def untouched(tasks: dict[int, dict[str, Any]], crowd: Crowd) -> None:
         for one in task["annotations"]:
             said = crowd.said.get(one["id"])
             if said is not None:
-                assert (one["result"], one["completed_by"], one["updated_at"]) == (
-                    said["result"], said["completed_by"], said["updated_at"],
-                )  # fmt: skip
+                kept = ("result", "completed_by", "updated_at", "was_cancelled", "ground_truth")
+                assert {name: one[name] for name in kept} == {name: said[name] for name in kept}
 
 
 def from_export(studio: RealStudio, project: int, folder: Path) -> TrainingSnapshot:
@@ -217,9 +214,9 @@ def test_predictions_appear_and_have_the_model_version_of_the_project(scene: Sce
     assert chosen
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found: install one, or name it in PALDA_CHROMIUM")
 def test_ten_tasks_are_annotated_in_a_browser(scene: Scene) -> None:
     """By "Label All Tasks": Label Studio chooses, from the tasks that are open."""
+    assert CHROMIUM is not None, "no Chromium found: install one, or name it in PALDA_CHROMIUM"
     now = scene.tasks()
     with running_browser() as browser:
         page = browser.new_page(viewport={"width": 1200, "height": 700})
@@ -235,6 +232,8 @@ def test_ten_tasks_are_annotated_in_a_browser(scene: Scene) -> None:
         page.click("main button")
         page.goto(f"{scene.palda.links['url']}/projects/{scene.palda.links['project']}/dashboard")
         page.get_by_text("is labelled there").wait_for()
+        assert page.locator("#prelabels").count() == 1
+        page.set_viewport_size({"width": 1200, "height": 900})
         page.wait_for_timeout(1500)
         photograph(page, "dashboard")
         page.goto(f"{scene.palda.links['url']}/projects/{scene.palda.links['project']}/adjudicate")
@@ -259,6 +258,7 @@ def annotate_in_browser(page: Any, scene: Scene, tasks: dict[int, dict[str, Any]
     shown = " ".join(page.inner_text("body").split())
     number = next(number for number, task in tasks.items() if " ".join(task["data"]["text"].split()) in shown)
     if any(one["result"] for one in tasks[number]["predictions"]):
+        page.get_by_text("Annotation saved successfully").first.wait_for(state="hidden")
         photograph(page, "task")
     for name in sorted(scene.crowd.truth[number]):
         box = page.locator(f"label:has-text('{name}')").first
@@ -304,6 +304,17 @@ def test_changed_and_deleted_annotations_are_followed(scene: Scene) -> None:
     scene.studio.send("DELETE", f"/api/annotations/{deleted}/")
     scene.crowd.said.pop(deleted)
     scene.wait_in_step("a changed and a deleted annotation")
+
+
+def test_a_changed_text_is_followed(scene: Scene) -> None:
+    number = min(scene.crowd.truth)
+    scene.studio.send("PATCH", f"/api/tasks/{number}/", {"data": {"text": "quite another text"}})
+    one = min(key for key, said in scene.crowd.said.items() if said["task"] == number)
+    result = scene.crowd.said[one]["result"]
+    scene.crowd.said[one] = scene.studio.send("PATCH", f"/api/annotations/{one}/", {"result": result})
+    scene.figures["a changed text, s until it is here"] = wait_until(
+        lambda: "quite another text" in snapshot(scene.palda).texts, 60, "the text is followed"
+    )
 
 
 def test_both_servers_are_killed_and_nothing_is_lost(scene: Scene) -> None:
@@ -355,12 +366,20 @@ def test_nothing_but_what_is_listed_was_changed(scene: Scene) -> None:
     assert differing <= OURS | COUNTS
     url = f"{scene.palda.links['url']}/labelstudio/{scene.palda.links['project']}/health"
     assert httpx.get(url, timeout=10, trust_env=False).status_code == 401
+    report = scene.palda.get("/exports/report.html")
+    assert "Influence of pre-labels" in report
     scene.palda.end()
-    assert "pre-labels" in run("status", str(scene.palda.store))
+    told = run("status", str(scene.palda.store))
+    (scene.figures["pre-labels"],) = (
+        line.split(":", 1)[1].strip() for line in told.splitlines() if "pre-labels:" in line
+    )
 
 
 def test_disconnecting_restores_what_was_set(scene: Scene) -> None:
-    run("disconnect", "--project", str(scene.project), "--store", str(scene.palda.store))
+    command = "disconnect", "--project", str(scene.project), "--store", str(scene.palda.store)
+    run(*command)
+    assert any(task["predictions"] for task in scene.tasks().values())  # somebody may have one open
+    run(*command, "--predictions", "delete")
     end, tasks = scene.studio.get(scene.path), scene.tasks()
     assert {name: end[name] for name in OURS} == {name: scene.first[name] for name in OURS}
     assert scene.studio.get("/api/webhooks/", project=scene.project) == []
@@ -371,6 +390,37 @@ def test_disconnecting_restores_what_was_set(scene: Scene) -> None:
         assert tasks[number]["is_labeled"] == (n_done >= tasks[number]["overlap"])
         if tasks[number]["overlap"] != 5:  # which somebody else set
             assert tasks[number]["overlap"] == before["overlap"]
+
+
+def test_two_questions_are_followed_side_by_side(scene: Scene) -> None:
+    config = CONFIG.replace("</View>", '<Choices name="mood" toName="text"><Choice value="good"/></Choices></View>')
+    body = {"title": "Two questions", "label_config": config}
+    project = scene.studio.send("POST", "/api/projects/", body)["id"]
+    scene.studio.send("POST", f"/api/projects/{project}/import", [{"text": "one"}, {"text": "two"}])
+    folder = scene.folder / "two"
+    folder.mkdir()
+    palda = Palda(folder, scene.studio.url, project, "--question", "topics", "--question", "mood")
+    palda.start()
+    wait_until(lambda: sum("registered" in line for line in palda.lines) == 2, 60, "both questions are registered")
+    result = [
+        {"from_name": name, "to_name": "text", "type": "choices", "value": {"choices": [chosen]}}
+        for name, chosen in (("topics", "sport"), ("mood", "good"))
+    ]
+    for task in scene.studio.tasks(project):
+        scene.studio.send("POST", f"/api/tasks/{task}/annotations/", {"result": result})
+
+    def votes() -> list[int]:
+        store = open_store(palda.store, as_learner=True)
+        found = [store.read(partial(read_snapshot, project_id=number)).votes for number in (1, 2)]
+        store.close()
+        return [len(one) for one in found]
+
+    scene.figures["two questions, s until in step"] = wait_until(lambda: votes() == [8, 2], 60, "both are followed")
+    assert len(scene.studio.get("/api/webhooks/", project=project)) == 2
+    assert len(scene.studio.get("/api/ml/", project=project)) == 1
+    palda.end()
+    run("disconnect", "--project", str(project), "--store", str(palda.store), "--predictions", "delete")
+    assert scene.studio.get("/api/webhooks/", project=project) == []
 
 
 def snapshot(palda: Palda) -> TrainingSnapshot:

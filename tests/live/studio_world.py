@@ -48,13 +48,14 @@ class StudioWorld:
         """Steering after a restart."""
         return Steering(self.store, self.client, self.sync())
 
-    def votes(self) -> dict[tuple[str, str], dict[str, int]]:
+    def votes(self, project_id: int | None = None) -> dict[tuple[str, str], dict[str, int]]:
         """Current votes: task and person -> class -> value."""
         query = (
             select(schema.document.c.name, schema.person.c.name, schema.label.c.name, schema.vote.c.value)
             .join(schema.document, schema.document.c.id == schema.vote.c.document_id)
             .join(schema.person, schema.person.c.id == schema.vote.c.person_id)
             .join(schema.label, schema.label.c.id == schema.vote.c.label_id)
+            .where(schema.vote.c.project_id == (project_id or self.project_id))
             .order_by(schema.vote.c.position)
         )
         found: dict[tuple[str, str], dict[str, Any]] = {}
@@ -105,7 +106,7 @@ def studio_world(
     client = Client(studio.url, LEGACY)
     wanted = ConnectOrder(studio.url, 3, LEGACY, **order)
     try:
-        project_id = set_up(store, owner, wanted, read_project(client, 3), secret_hash(SECRET))
+        project_id, *_ = set_up(store, owner, wanted, read_project(client, 3), secret_hash(SECRET))
         yield StudioWorld(studio, store, client, project_id)
     finally:
         client.close()

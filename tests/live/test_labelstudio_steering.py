@@ -9,14 +9,15 @@ from sqlalchemy import select
 from tests.live.fake_labelstudio import LEGACY, label_studio
 from tests.live.studio_world import SECRET, StudioWorld, new_world
 
-from palda.live import schema
+from palda.live import migrations, schema
 from palda.live.labelstudio import connections, steering
 from palda.live.labelstudio.errors import RemoteError
 from palda.live.labelstudio.following import ConnectOrder, dry_run
-from palda.live.labelstudio.prelabels import prelabel_influence
+from palda.live.labelstudio.prelabels import AnnotationGroup, PrelabelInfluence, prelabel_influence
 from palda.live.labelstudio.registration import disconnect, register
 
 ADDRESS = "http://127.0.0.1:8600/labelstudio/1"
+SHOWN = [False, True, True]
 SURE, TORN = [0.999, 0.001, 0.001], [0.5, 0.3, 0.4]
 
 
@@ -97,7 +98,7 @@ def test_predictions_have_the_project_s_version_and_old_ones_are_deleted_when_no
     registered(world)
     for generation in (1, 2, 3):
         if generation == 3:
-            monkeypatch.setattr(steering, "_KEPT_SECONDS", -1.0)
+            monkeypatch.setattr(steering, "KEPT_SECONDS", -1.0)
         world.fit({1: SURE, 2: TORN, 3: SURE}, generation)
         world.steering().step()
         assert world.studio.project["model_version"] == f"palda-{generation}"
@@ -167,7 +168,7 @@ def test_disconnecting_restores_everything_and_keeps_the_votes(world: StudioWorl
     found = world.store.read(lambda connection: connections.find(connection, world.project_id))
     assert found is not None
     lines: list[str] = []
-    disconnect(world.store, world.client, found, lines.append)
+    disconnect(world.store, world.client, found, lines.append, "delete")
     assert world.studio.project == first
     assert {number: (task["overlap"], task["is_labeled"]) for number, task in world.studio.tasks.items()} == tasks
     assert (world.studio.webhooks, world.studio.backends, world.studio.predictions) == ({}, {}, [])
@@ -197,8 +198,8 @@ def test_an_interrupted_disconnection_can_be_finished(world: StudioWorld, monkey
     monkeypatch.setattr("palda.live.labelstudio.client._ATTEMPTS", 1)
     world.studio.faults = [200, 200, 200, 500]
     with pytest.raises(RemoteError):
-        disconnect(world.store, world.client, found, lambda _line: None)
-    disconnect(world.store, world.client, found, lambda _line: None)
+        disconnect(world.store, world.client, found, lambda _line: None, "delete")
+    disconnect(world.store, world.client, found, lambda _line: None, "delete")
     assert {(task["overlap"], task["is_labeled"]) for task in world.studio.tasks.values()} == {(2, True)}
     assert (world.studio.webhooks, world.studio.backends, world.studio.predictions) == ({}, {}, [])
 
@@ -220,23 +221,94 @@ def test_a_dry_run_says_what_would_change_and_changes_nothing() -> None:
     assert "would open for another annotator" in text
 
 
-def test_annotations_that_began_from_a_prediction_are_counted(world: StudioWorld) -> None:
-    def influence() -> object:
-        return world.store.read(lambda connection: prelabel_influence(connection, world.project_id))
+def connection_of(world: StudioWorld) -> connections.StoredConnection:
+    found = world.store.read(lambda connection: connections.find(connection, world.project_id))
+    assert found is not None
+    return found
 
-    assert influence() == prelabel_influence_of(6, 0, None)
-    world.studio.annotate(1, 1, "crime", parent_prediction=17)
-    world.reconciled()
+
+def test_predictions_that_somebody_may_have_open_stay_until_later(
+    world: StudioWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registered(world)
+    world.fit({1: SURE, 2: TORN, 3: TORN})
+    world.steering().step()
+    disconnect(world.store, world.client, connection_of(world), lambda _line: None)
+    assert [one["task"] for one in world.studio.predictions] == [2, 3]
+    assert (world.studio.project["model_version"], world.studio.webhooks) == ("", {})
+    monkeypatch.setattr("time.time", lambda: 1_900_000_000.0)  # long after the last annotation
+    disconnect(world.store, world.client, connection_of(world), lambda _line: None)
+    assert world.studio.predictions == []
+
+
+def test_predictions_are_kept_if_asked_for(world: StudioWorld) -> None:
+    registered(world)
+    world.fit({1: SURE, 2: TORN, 3: TORN})
+    world.steering().step()
+    disconnect(world.store, world.client, connection_of(world), lambda _line: None, "keep")
+    assert len(world.studio.predictions) == 2
+    assert connection_of(world).versions == {}
+
+
+def influence(world: StudioWorld) -> PrelabelInfluence:
+    found = world.store.read(lambda connection: prelabel_influence(connection, world.project_id))
+    assert found is not None
+    return found
+
+
+def test_the_influence_of_pre_labels_is_measured_against_tasks_that_withhold_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_world(tmp_path, project={"max_votes_per_doc": 9}, settings={"prelabel_share": 0.5}) as world:
+        shows = connection_of(world).settings.shows_prelabel
+        assert [shows(task) for task in (1, 2, 3)] == SHOWN
+        for task in (1, 2, 3):
+            world.studio.annotate(task, 2, "crime")
+        world.reconciled()
+        assert world.store.read(lambda connection: prelabel_influence(connection, world.project_id)) is None
+        world.fit({task: [0.9, 0.4, 0.1] for task in (1, 2, 3)})  # crime is predicted
+        world.steering().step()
+        for task in (1, 2, 3):
+            chosen = ["crime"] if shows(task) else ["crime", "sport"]
+            world.studio.annotate(task, 3, *chosen, parent_prediction=17, lead_time=5.0 if shows(task) else 9.0)
+        world.reconciled()
+        found = influence(world)
+        n_shown = sum(SHOWN)
+        assert (found.n_annotations, found.n_prelabelled) == (6, n_shown)
+        assert found.shown == AnnotationGroup(n_shown, 1.0, found.shown.like_prediction_error, 1.0, 5.0)
+        assert found.withheld.n_annotations == 3 - n_shown
+        assert (found.withheld.like_prediction, found.withheld.like_others) == pytest.approx((2 / 3, 2 / 3))
+        assert found.withheld.seconds == 9.0
+        assert "from 10 annotations" in found.summary()
+        monkeypatch.setattr("palda.live.labelstudio.prelabels._MIN_COMPARED", 1)
+        assert "by +33.3 percentage points more often" in found.summary()
+        purposes = [row[0] for row in world.rows(select(schema.submission.c.purpose))]
+        assert purposes.count("prelabel") == n_shown
+
+
+def test_a_changed_annotation_is_compared_with_the_prediction_of_its_first_version(world: StudioWorld) -> None:
     world.fit({1: SURE, 2: TORN, 3: SURE})
-    assert influence() == prelabel_influence_of(7, 1, 1.0)
-    purposes = [row[0] for row in world.rows(select(schema.submission.c.purpose))]
-    assert purposes.count("prelabel") == 1
+    world.steering().step()
+    number = world.studio.annotate(2, 1, "crime", parent_prediction=17)
+    world.reconciled()
+    world.fit({1: SURE, 2: [0.3, 0.6, 0.4], 3: SURE}, generation=2)
+    world.steering().step()
+    world.studio.change(number, "crime", "sport")
+    world.reconciled()
+    assert influence(world).shown.like_prediction == pytest.approx(2 / 3)
 
 
-def prelabel_influence_of(n: int, n_prelabelled: int, shown: float | None) -> object:
-    from palda.live.labelstudio.prelabels import PrelabelInfluence
+def test_a_version_2_store_keeps_its_rows(world: StudioWorld) -> None:
+    def go_back(connection) -> None:  # type: ignore[no-untyped-def]
+        for name in ("task", "annotation"):
+            connection.exec_driver_sql(f"ALTER TABLE labelstudio_{name} DROP COLUMN predicted")
+        connection.exec_driver_sql("UPDATE store_info SET value = '2' WHERE name = 'version'")
 
-    return PrelabelInfluence(n, n_prelabelled, shown, None)
+    before = connection_of(world), world.rows(select(schema.labelstudio_annotation))
+    world.store.write(go_back)
+    world.store.write(lambda connection: migrations.prepare(connection, "a store"))
+    assert (connection_of(world), world.rows(select(schema.labelstudio_annotation))) == before
+    world.reconciled()
 
 
 def test_a_version_1_store_gets_the_tables(tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ from palda.errors import DataError
 from palda.io import read_labelstudio
 from palda.live import schema
 from palda.live.labelstudio import client as client_module
+from palda.live.labelstudio import connections
 from palda.live.labelstudio import sync as sync_module
+from palda.live.labelstudio.registration import disconnect, register
 from palda.live.service import access, documents, people, projects
 
 SINGLE = CONFIG.replace(' choice="multiple"', "")
@@ -173,6 +175,62 @@ def test_new_tasks_arrive_and_deleted_ones_go(world: StudioWorld) -> None:
     assert world.votes() == {}
 
 
+def test_annotations_that_began_from_a_pre_label_can_be_those_of_another_annotator(tmp_path: Path) -> None:
+    with new_world(tmp_path, settings={"prelabelled": "separate", "prelabel_share": 1.0}) as world:
+        world.studio.annotate(1, 2, "sport")
+        began = world.studio.annotate(2, 2, "sport", parent_prediction=5)
+        world.reconciled()
+        assert set(world.votes()) == {("1", "Ada Lovelace"), ("2", "Ada Lovelace (pre-labelled)")}
+        world.studio.change(began, "crime", parent_prediction=None)  # its prediction was deleted
+        world.reconciled()
+        assert world.votes()["2", "Ada Lovelace (pre-labelled)"]["crime"] == 1
+        assert {
+            row.purpose for row in world.rows(select(schema.submission).where(schema.submission.c.document_id == 2))
+        } == {"prelabel"}
+        assert len(world.votes()) == 2
+
+
+def texts(world: StudioWorld) -> list[str]:
+    return [one.text for one in documents.documents(world.store, world.project_id)]
+
+
+def test_a_changed_text_is_followed_and_asks_for_a_new_fit(world: StudioWorld) -> None:
+    world.reconciled()
+    world.studio.tasks[2].update(data={"text": "another robbery"}, updated_at=world.studio.now())
+    assert world.sync().reconcile() == 1
+    assert texts(world) == ["the team won", "another robbery", "shares fell"]
+    assert [row.kind for row in world.rows(select(schema.event.c.kind))].count("texts_changed") == 1
+    assert world.sync().reconcile() == 0
+    assert [row.kind for row in world.rows(select(schema.event.c.kind))].count("texts_changed") == 1
+
+
+def test_two_questions_of_one_project_are_two_projects_of_one_store(tmp_path: Path) -> None:
+    mood = '<Choices name="mood" toName="text"><Choice value="good"/><Choice value="bad"/></Choices></View>'
+    with new_world(tmp_path, CONFIG.replace("</View>", mood), questions=("topics", "mood")) as world:
+        first, second = world.store.read(connections.all_connections)
+        assert [(one.question, one.settings.steer) for one in (first, second)] == [("topics", True), ("mood", False)]
+        names = [projects.project(world.store, one.project_id).name for one in (first, second)]
+        assert names == ["News: topics (Label Studio 3)", "News: mood (Label Studio 3)"]
+        one = world.studio.annotate(1, 2, "crime")
+        world.studio.find(one)[1]["result"] += [
+            {"from_name": "mood", "to_name": "text", "type": "choices", "value": {"choices": ["bad"]}}
+        ]
+        for number, found in enumerate((first, second), 1):
+            sync = sync_module.Sync(world.store, world.client, found.project_id)
+            sync.reconcile()
+            register(world.store, world.client, sync, f"http://127.0.0.1:8600/labelstudio/{number}", "secret")
+        votes = [
+            {label: value for (task, _), row in world.votes(found.project_id).items() for label, value in row.items()}
+            for found in (first, second)
+        ]
+        assert votes == [{"crime": 1, "sport": 0, "money": 0}, {"good": 0, "bad": 1}]
+        assert (len(world.studio.webhooks), len(world.studio.backends)) == (2, 1)
+        assert len(world.rows(select(schema.labelstudio_user.c.member_id).distinct())) == 1  # one person in both
+        for found in world.store.read(connections.all_connections):
+            disconnect(world.store, world.client, found, lambda _line: None)
+        assert (world.studio.webhooks, world.studio.backends) == ({}, {})
+
+
 def test_an_erased_person_stays_away_and_a_renamed_one_keeps_the_new_name(world: StudioWorld) -> None:
     world.studio.annotate(1, 2, "sport")
     world.studio.annotate(1, 3, "sport")
@@ -222,7 +280,7 @@ def test_one_of_several_questions_must_be_chosen(tmp_path: Path) -> None:
     config = CONFIG.replace("</View>", other)
     with pytest.raises(DataError, match="--question"), new_world(tmp_path / "..", config):
         pass
-    with new_world(tmp_path, config, question="mood") as world:
+    with new_world(tmp_path, config, questions=("mood",)) as world:
         world.studio.annotate(1, 2, "bad", name="mood")
         world.reconciled()
         assert world.votes() == {("1", "Ada Lovelace"): {"good": 0, "bad": 1}}

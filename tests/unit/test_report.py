@@ -16,7 +16,7 @@ from sklearn.naive_bayes import MultinomialNB
 from palda import PALDA, CrowdPALDA, TextWords, Votes, load, simulate
 from palda.data import Corpus, Documents
 from palda.errors import DataError, PaldaError
-from palda.report import render_report, write_report
+from palda.report import TableView, render_report, write_report
 
 EVIL = "</script><script>alert(1)</script><!-- <b onclick='x'>&amp;\u2028"
 N_DOCS = 70
@@ -97,6 +97,15 @@ def test_markup_in_names_and_texts_is_escaped() -> None:
     assert page.count("</script>") == 2
     shown = embedded(page)["documents"]["shown"]
     assert {entry["text"] for entry in shown} == {EVIL.replace("\u2028", "\\u2028")}
+
+
+def test_further_tables_are_shown_after_those_on_annotators(crowd: CrowdPALDA) -> None:
+    table = TableView({"measure": "", "shown": ".1%"}, [{"measure": EVIL, "shown": 0.25}], "Pre-labels", ("A note.",))
+    page = render_report(crowd, tables=[table])
+    shown = page[page.index("<h3>Pre-labels</h3>") : page.index('id="classes-title"')]
+    assert "A note." in shown
+    assert "25.0%" in shown
+    assert "<script>alert" not in page
 
 
 def test_lone_surrogates_in_texts_are_shown_as_escapes(crowd: CrowdPALDA, tmp_path: Path) -> None:

@@ -23,7 +23,19 @@ def _add_labelstudio(connection: Connection) -> None:
     schema.metadata.create_all(connection, tables, checkfirst=False)
 
 
-STEPS: dict[int, Callable[[Connection], None]] = {1: _add_labelstudio}
+def _add_predicted_classes(connection: Connection) -> None:
+    """Columns of predicted classes, and several questions of one project of Label Studio: tables are written anew."""
+    for name in ("connection", "task", "annotation"):
+        table = schema.metadata.tables[f"labelstudio_{name}"]
+        present = {column["name"] for column in inspect(connection).get_columns(table.name)}
+        kept = connection.execute(select(*(column for column in table.c if column.name in present))).mappings().all()
+        table.drop(connection)
+        table.create(connection)
+        if kept:
+            connection.execute(insert(table), [dict(row) for row in kept])
+
+
+STEPS: dict[int, Callable[[Connection], None]] = {1: _add_labelstudio, 2: _add_predicted_classes}
 """From each version to the next. A step changes tables inside of the transaction that raises the version."""
 
 _LOCK = 0x70616C64  # of PostgreSQL, for servers that start at the same time

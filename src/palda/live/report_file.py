@@ -9,11 +9,13 @@ import os
 import sys
 import tempfile
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy import select
 
 from palda.errors import PaldaError
+from palda.live.labelstudio.prelabels import COLUMNS, NOTE, prelabel_influence
 from palda.live.schema import document
 from palda.live.service.exports import STORE_VARIABLE, model_parts
 from palda.live.service.projects import project
@@ -23,7 +25,7 @@ from palda.live.store import open_store
 def main(project_id: int, path: Path, *, has_votes: bool) -> None:
     """Write the report."""
     from palda.estimators import CrowdPALDA, load
-    from palda.report import write_report
+    from palda.report import TableView, write_report
 
     with closing(open_store(os.environ.pop(STORE_VARIABLE), as_learner=True)) as store:
         title = project(store, project_id).name
@@ -36,7 +38,15 @@ def main(project_id: int, path: Path, *, has_votes: bool) -> None:
         if not isinstance(model, CrowdPALDA):
             raise PaldaError("the stored model is of another kind; it is replaced by the next fit")
         found = dict(store.read(lambda connection: connection.execute(texts).all()))
-    write_report(model, path, texts=found, votes=model.current_votes() if has_votes else None, title=title, force=True)
+        influence = store.read(partial(prelabel_influence, project_id=project_id))
+    tables = []
+    if influence is not None:
+        rows = [dict(zip(COLUMNS, row, strict=True)) for row in influence.rows()]
+        tables.append(
+            TableView(dict.fromkeys(COLUMNS, ""), rows, "Influence of pre-labels", (influence.summary(), NOTE))
+        )
+    votes = model.current_votes() if has_votes else None
+    write_report(model, path, texts=found, votes=votes, title=title, tables=tables, force=True)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 2
+VERSION = 3
 """Version of the schema; ``migrations`` brings older stores to it."""
 
 metadata = MetaData(
@@ -197,7 +197,7 @@ submission = Table(
     Column("client_id", String(64), nullable=False),
     Column("body_hash", String(64), nullable=False),  # the same client id with another body is refused
     Column("kind", String(20), nullable=False),  # votes, cannot_tell, skip, undo
-    Column("purpose", String(20), nullable=False),  # of the lease, "prelabel", or "none" without a lease
+    Column("purpose", String(20), nullable=False),  # of the lease, "prelabel" or "withheld", or "none" without a lease
     Column("seconds", Float, nullable=True),  # from lease to submission
     Column("submitted_at", Float, nullable=False),
     UniqueConstraint("project_id", "person_id", "client_id"),
@@ -265,14 +265,14 @@ labelstudio_connection = Table(
     Column("versions", JSON, nullable=False),  # of written predictions -> when a later one came; None: current
     Column("message", Text, nullable=False, default=""),
     Column("synced_at", Float, nullable=True),  # end of the last reconciliation
-    UniqueConstraint("url", "remote_project"),
+    UniqueConstraint("url", "remote_project", "question"),
 )
 
 labelstudio_user = Table(
     "labelstudio_user",
     metadata,
     *_ids("project", primary_key=True),
-    Column("user_id", Key, primary_key=True),
+    Column("user_id", Key, primary_key=True),  # negative: the same user as an annotator of pre-labelled tasks
     Column("member_id", Key, nullable=False),  # a person; stays when the person is erased, who then stays away
 )
 
@@ -289,6 +289,7 @@ labelstudio_task = Table(
     Column("is_labeled", Boolean, nullable=False),
     Column("first_overlap", Integer, nullable=True),  # before it was changed for the first time
     Column("version", String(80), nullable=True),  # of its prediction
+    Column("predicted", JSON(none_as_null=True), nullable=True),  # classes of its prediction, shown or withheld
     Index(None, "document_id"),
 )
 
@@ -301,6 +302,7 @@ labelstudio_annotation = Table(
     Column("updated_at", String(40), nullable=False),
     Column("kind", String(20), nullable=False),  # votes, skip, gold
     Column("submission_id", Key, ForeignKey("submission.id"), nullable=True),
+    Column("predicted", JSON(none_as_null=True), nullable=True),  # classes of the task's prediction when it came
     Index(None, "document_id"),
     Index(None, "person_id"),
     Index(None, "submission_id"),

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from palda.data import Documents, Strings, Votes
     from palda.estimators import PALDA, CrowdPALDA
     from palda.report.inputs import ReportInputs
+    from palda.report.tables import TableView
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPT_DATA = (
@@ -50,6 +51,7 @@ def write_report(
     features: Any = None,
     words: Iterable[object] | None = None,
     title: str = "palda report",
+    tables: Sequence[TableView] = (),
     force: bool = False,
 ) -> Path:
     """Write an HTML report on a fitted model.
@@ -77,6 +79,8 @@ def write_report(
         the ``Corpus`` has.
     title : str, default="palda report"
         Heading of the page.
+    tables : sequence of TableView, default=()
+        Further tables, shown after those on annotators.
     force : bool, default=False
         Overwrite an existing file.
 
@@ -106,7 +110,9 @@ def write_report(
     target = Path(path)
     if target.exists() and not force:
         raise PaldaError(f"{target} already exists; choose another name, or overwrite it with force=True (--force)")
-    page = render_report(model, texts=texts, votes=votes, X=X, features=features, words=words, title=title)
+    page = render_report(
+        model, texts=texts, votes=votes, X=X, features=features, words=words, title=title, tables=tables
+    )
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target) as unfinished:
@@ -125,6 +131,7 @@ def render_report(
     features: Any = None,
     words: Iterable[object] | None = None,
     title: str = "palda report",
+    tables: Sequence[TableView] = (),
 ) -> str:
     """The HTML that ``write_report`` writes, with the same parameters."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
@@ -143,6 +150,7 @@ def render_report(
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template("report.html").render(
         title=visible(title),
+        tables=tables,
         script=Markup(script),  # noqa: S704 - a file of this package
         style=Markup(style),  # noqa: S704 - a file of this package
         script_hash=digest,

@@ -50,9 +50,9 @@ def connect(
     token: _Token = None,
     token_file: _TokenFile = None,
     question: Annotated[
-        str | None,
-        opt.option("Name of the Choices or Taxonomy tag, if the project has several.", show_default="the only one",
-            panel=_LABELLING),
+        list[str] | None,
+        opt.option("Name of the Choices or Taxonomy tag, if there are several. May be repeated: the first one steers "
+            "overlap and order, each gets a project of its own.", show_default="the only one", panel=_LABELLING),
     ] = None,
     target_error: Annotated[
         float | None,
@@ -67,6 +67,11 @@ def connect(
         float | None,
         opt.option("Share of tasks that show pre-labels; the others measure their influence.", min=0.0, max=1.0,
             show_default="0.8", panel=_LABELLING),
+    ] = None,
+    prelabelled: Annotated[
+        str | None,
+        opt.option("Annotations that began from a pre-label: keep them as votes of their annotator, or separate them "
+            "as votes of another one, NAME (pre-labelled).", show_default="keep", panel=_LABELLING),
     ] = None,
     no_prelabels: Annotated[bool, opt.flag("Show no pre-labels.", "--no-prelabels", panel=_LABELLING)] = False,
     read_only: Annotated[
@@ -93,6 +98,8 @@ def connect(
     """Follow a project while people label in Label Studio; the dashboard opens in the browser. Ctrl-C ends it."""
     if ground_truth not in (None, "gold", "votes"):
         raise typer.BadParameter("--ground-truth is gold or votes")
+    if prelabelled not in (None, "keep", "separate"):
+        raise typer.BadParameter("--prelabelled is keep or separate")
     with live_packages():
         from palda.live.labelstudio.following import ConnectOrder, Follower
         from palda.live.labelstudio.following import dry_run as changes
@@ -101,10 +108,11 @@ def connect(
     settings = {
         "prelabel_share": 0.0 if no_prelabels else prelabel_share,
         "ground_truth": ground_truth,
+        "prelabelled": prelabelled,
         "steer": not read_only,
     }
     order = ConnectOrder(
-        url, project, given_token(token, token_file), question,
+        url, project, given_token(token, token_file), tuple(question or ()),
         _given(target_error=target_error, max_votes_per_doc=max_votes), _given(**settings), backend_url, every,
     )  # fmt: skip
     if dry_run:
@@ -125,29 +133,41 @@ def disconnect(
     store: _StoreOption = None,
     token: _Token = None,
     token_file: _TokenFile = None,
+    predictions: Annotated[
+        str | None,
+        opt.option("What to do with predictions: delete or keep them all.",
+            show_default="delete those that nobody can have open"),
+    ] = None,
     quiet: opt.Quiet = False,
-) -> None:
+) -> None:  # fmt: skip
     """Restore what was changed in Label Studio, remove webhook, backend and predictions. Votes stay in the store."""
     messages = Messages(quiet=quiet)
+    if predictions not in (None, "delete", "keep"):
+        raise typer.BadParameter("--predictions is delete or keep")
     with live_packages():
         from palda.errors import PaldaError
+        from palda.live.labelstudio import connections
         from palda.live.labelstudio.client import Client
         from palda.live.labelstudio.registration import disconnect as take_away
-        from palda.live.labelstudio.registration import find_connection
         from palda.live.labelstudio.tokens import SecretsFile, given_token
     with _opened(store or f"labelstudio-{project}.db", as_learner=False) as opened:
-        found = find_connection(opened, None, project)
+        found = opened.read(partial(connections.of_remote, remote_project=project))
+        if not found:
+            raise PaldaError(f"{opened.name}: it follows no project {project} of a Label Studio")
         file = SecretsFile(opened)
-        kept = file.read(found.name)
-        known = given_token(token, token_file) or (kept.token if kept else None)
-        if known is None:
-            raise PaldaError("a token of Label Studio is needed: --token-file FILE")
-        client = Client(found.url, known)
-        try:
-            take_away(opened, client, found, messages.write)
-        finally:
-            client.close()
-        file.forget(found.name)
+        for one in found:
+            kept = file.read(one.name)
+            known = given_token(token, token_file) or (kept.token if kept else None)
+            if known is None:
+                raise PaldaError("a token of Label Studio is needed: --token-file FILE")
+            client = Client(one.url, known)
+            try:
+                take_away(opened, client, one, messages.write, predictions)
+            finally:
+                client.close()
+        for one in opened.read(partial(connections.of_remote, remote_project=project)):
+            if not one.versions:
+                file.forget(one.name)
 
 
 @labelstudio.command()
@@ -175,8 +195,10 @@ def status(
                 f"  compared: {at}\n"
                 f"  last: {one.message or 'nothing happened yet'}\n"
             )
-            if influence is not None and influence.n_prelabelled:
+            if influence is not None:
                 sys.stdout.write(f"  pre-labels: {influence.summary()}\n")
+                for name, *values in influence.rows():
+                    sys.stdout.write(f"    {name}: {values[0]} (began from one), {values[1]} (withheld)\n")
 
 
 def _opened(location: str, *, as_learner: bool) -> closing[Store]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -30,26 +31,20 @@ def user_names(users: Iterable[Any]) -> dict[int, str]:
     return found
 
 
-def people_of(connection: Connection, project_id: int) -> dict[int, int]:
-    """Members by the number of their user; users who were erased here are left out."""
-    is_member = (member.c.project_id == labelstudio_user.c.project_id) & (
-        member.c.person_id == labelstudio_user.c.member_id
-    )
-    query = select(labelstudio_user.c.user_id, labelstudio_user.c.member_id).join(member, is_member)
-    return dict(connection.execute(query.where(labelstudio_user.c.project_id == project_id)).all())
+def people_of(connection: Connection, project_id: int) -> dict[int, int | None]:
+    """Members by the number of their user, None for those who were erased here.
 
-
-def known_users(connection: Connection, project_id: int) -> set[int]:
-    """Users who were seen, with those who were erased here."""
-    query = select(labelstudio_user.c.user_id).where(labelstudio_user.c.project_id == project_id)
-    return set(connection.execute(query).scalars())
+    A negative number is that of the user as an annotator of pre-labelled tasks.
+    """
+    user = labelstudio_user.c
+    is_member = (member.c.project_id == user.project_id) & (member.c.person_id == user.member_id)
+    query = select(user.user_id, member.c.person_id).join(member, is_member, isouter=True)
+    return dict(connection.execute(query.where(user.project_id == project_id)).all())
 
 
 def add_people(connection: Connection, project_id: int, url: str, names: Mapping[int, str]) -> None:
     """Make users annotators of a project, without credentials. In one store a user is one person."""
-    for user_id, name in sorted(names.items()):
-        if user_id in known_users(connection, project_id):
-            continue
+    for user_id, name in sorted(names.items(), key=lambda one: (one[0] < 0, one[0])):
         person_id = _elsewhere(connection, url, user_id) or _new_person(connection, name, user_id)
         known = select(member.c.role).where(member.c.project_id == project_id, member.c.person_id == person_id)
         if connection.execute(known).scalar() is None:
@@ -73,16 +68,15 @@ def _elsewhere(connection: Connection, url: str, user_id: int) -> int | None:
 
 
 def _new_person(connection: Connection, name: str, user_id: int) -> int:
+    number, end = abs(user_id), " (pre-labelled)" if user_id < 0 else ""
     try:
-        wanted = checked_name(name[:MAX_NAME].lstrip(_FORMULA_STARTS), "name", MAX_NAME - 20)
+        wanted = checked_name(name[:MAX_NAME].lstrip(_FORMULA_STARTS), "name", MAX_NAME - 40)
     except InvalidRequestError:
-        wanted = f"user {user_id}"
-    taken = select(person.c.id).where(person.c.name == wanted)
-    if connection.execute(taken).scalar() is not None:
-        wanted = f"{wanted} ({user_id})"
-        number = 1
-        while connection.execute(select(person.c.id).where(person.c.name == wanted)).scalar() is not None:
-            number += 1
-            wanted = f"{wanted.partition(' #')[0]} #{number}"
-    added = insert(person).values(name=wanted, created_at=time.time()).returning(person.c.id)
+        wanted = f"user {number}"
+    for attempt in itertools.count():
+        other = f" ({number})" if attempt else ""
+        full = f"{wanted}{other}{f' #{attempt}' if attempt > 1 else ''}{end}"
+        if connection.execute(select(person.c.id).where(person.c.name == full)).scalar() is None:
+            break
+    added = insert(person).values(name=full, created_at=time.time()).returning(person.c.id)
     return int(connection.execute(added).scalar_one())

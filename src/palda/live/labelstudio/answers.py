@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import and_, bindparam, delete, insert, select
 
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     Stored = Row[*tuple[Any, ...]]
 
 PRELABEL = "prelabel"
-"""Purpose of a submission that began from a prediction which the annotator saw."""
+"""Purpose of a submission that began from a prediction whose classes the annotator saw."""
+
+WITHHELD = "withheld"
+"""Purpose of a submission that began from a prediction without its classes."""
 
 _one = labelstudio_annotation.c
 _STORED = select(labelstudio_annotation).where(
@@ -38,6 +41,7 @@ _STORED = select(labelstudio_annotation).where(
 _OF_DOCUMENT = select(labelstudio_annotation).where(_one.document_id == bindparam("document", type_=Key))
 _ADD_SUBMISSION = insert(submission).returning(submission.c.id)
 _VOTES_OF = select(vote.c.label_id, vote.c.value).where(vote.c.submission_id == bindparam("submission", type_=Key))
+_PURPOSE_OF = select(submission.c.purpose).where(submission.c.id == bindparam("submission", type_=Key))
 _LOOKS = ("votes", "cannot_tell")
 
 
@@ -47,8 +51,16 @@ class Scope:
 
     project_id: int
     labels: dict[str, int]  # name -> number
-    people: dict[int, int]  # user -> person
+    people: dict[int, int]  # user -> person, without those who were erased
     settings: ConnectionSettings
+
+
+class Target(NamedTuple):
+    """What annotations are about."""
+
+    task_id: int
+    document_id: int
+    predicted: list[int] | None  # classes of the task's prediction, None without one
 
 
 @dataclass(frozen=True)
@@ -65,21 +77,19 @@ class _Entry:
     given_at: float | None = None
 
 
-def take_in(
-    connection: Connection, scope: Scope, task_id: int, document_id: int, annotations: Iterable[RemoteAnnotation]
-) -> int:
+def take_in(connection: Connection, scope: Scope, target: Target, annotations: Iterable[RemoteAnnotation]) -> int:
     """Make the annotations of a document those that Label Studio has; returns how many have changed."""
     found = [one for one in annotations if one.user_id in scope.people]
-    stored = {row.annotation_id: row for row in connection.execute(_OF_DOCUMENT, {"document": document_id})}
+    stored = {row.annotation_id for row in connection.execute(_OF_DOCUMENT, {"document": target.document_id})}
     n_changed = 0
-    for gone in set(stored) - {one.id for one in found}:
+    for gone in stored - {one.id for one in found}:
         n_changed += withdraw(connection, scope, gone)
     is_gold = {one.id: kind_of(one, scope.settings) == "gold" for one in found}
     if len({one.user_id for one in found if is_gold[one.id]}) > 1:  # import through the API marks every annotation
         is_gold = {}
     for one in sorted(found, key=lambda one: (one.updated_at, one.id)):
         kind = "gold" if is_gold.get(one.id) else "skip" if one.is_skipped else "votes"
-        n_changed += take_in_one(connection, scope, task_id, document_id, one, kind)
+        n_changed += take_in_one(connection, scope, target, one, kind)
     return n_changed
 
 
@@ -90,9 +100,7 @@ def kind_of(one: RemoteAnnotation, settings: ConnectionSettings) -> str:
     return "gold" if one.is_gold and settings.ground_truth == "gold" else "votes"
 
 
-def take_in_one(
-    connection: Connection, scope: Scope, task_id: int, document_id: int, one: RemoteAnnotation, kind: str
-) -> bool:
+def take_in_one(connection: Connection, scope: Scope, target: Target, one: RemoteAnnotation, kind: str) -> bool:
     """Take in one annotation; whether it is new or has changed. An older state than the known one is ignored."""
     known = connection.execute(_STORED, {"project": scope.project_id, "annotation": one.id}).one_or_none()
     if known is not None and (
@@ -100,9 +108,10 @@ def take_in_one(
     ):
         return False
     if known is not None and known.kind == "gold" and kind != "gold":
-        _set_gold(connection, scope.project_id, document_id, {})
+        _set_gold(connection, scope.project_id, target.document_id, {})
+    document_id = target.document_id
     values = {label: int(name in one.classes) for name, label in scope.labels.items()}
-    person_id = scope.people[one.user_id]
+    person_id = scope.people[one.user_id] if known is None else known.person_id
     submission_id = None
     if kind == "gold":
         _withdraw_votes(connection, scope, known)
@@ -111,14 +120,17 @@ def take_in_one(
         votes: Sequence[tuple[int, int | None]] = sorted(values.items())
         if kind == "skip":
             votes = [(label, None) for label, _ in votes] if known is not None and known.kind == "votes" else []
-        is_shown = one.from_prediction and scope.settings.shows_prelabel(task_id)
         client_id = f"labelstudio-{one.id}-{one.updated_at}"
-        purpose = PRELABEL if is_shown else "none"
+        shown = PRELABEL if scope.settings.shows_prelabel(target.task_id) else WITHHELD
+        purpose = shown if one.from_prediction else "none"
+        if known is not None and known.submission_id is not None:  # Label Studio forgets it with the prediction
+            purpose = connection.execute(_PURPOSE_OF, {"submission": known.submission_id}).scalar_one()
         entry = _Entry(document_id, person_id, client_id, kind, votes, purpose, one.seconds, one.time)
         submission_id = _append(connection, scope, entry)
     row = {"project_id": scope.project_id, "annotation_id": one.id, "document_id": document_id, "kind": kind}
     state = {"person_id": person_id, "updated_at": one.updated_at, "submission_id": submission_id}
-    upsert(connection, labelstudio_annotation, [row | state])
+    before = {"predicted": target.predicted if known is None else known.predicted}
+    upsert(connection, labelstudio_annotation, [row | state | before])
     return True
 
 

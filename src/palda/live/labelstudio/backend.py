@@ -18,10 +18,18 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from palda.errors import PaldaError
+from palda.io import Control
 from palda.live.errors import InvalidRequestError, NotSignedInError, ServiceError, TooManyRequestsError
 from palda.live.labelstudio import connections
-from palda.live.labelstudio.predictions import KnownTasks, known_tasks, prediction, version_name
-from palda.live.labelstudio.remote import Question, number, remote_annotation, task_state
+from palda.live.labelstudio.predictions import known_tasks, predictions_for, version_name
+from palda.live.labelstudio.remote import (
+    ANNOTATION_FIELDS,
+    STATE_FIELDS,
+    Question,
+    number,
+    remote_annotation,
+    task_state,
+)
 from palda.live.labelstudio.tokens import secret_hash
 from palda.live.schema import labelstudio_event
 from palda.live.service.results import fitted_labels
@@ -47,11 +55,7 @@ MAX_BYTES = 64_000_000
 
 _MAX_TASKS = 10_000
 _MAX_ID = 2**63 - 1
-_ANNOTATION = (
-    "id", "result", "completed_by", "was_cancelled", "ground_truth", "created_at", "updated_at", "lead_time",
-    "parent_prediction",
-)  # fmt: skip
-_TASK = ("id", "updated_at", "total_annotations", "cancelled_annotations", "overlap", "is_labeled")
+_NO_QUESTION = Question(Control("", ""), None)
 
 
 def routes() -> list[Route]:
@@ -59,7 +63,7 @@ def routes() -> list[Route]:
     path = "/labelstudio/{connection:int}"
     return [
         Route(f"{path}/health", _guarded(_health), methods=["GET"]),
-        Route(f"{path}/setup", _guarded(_setup), methods=["POST"]),
+        Route(f"{path}/setup", _guarded(_health), methods=["POST"]),
         Route(f"{path}/predict", _guarded(_predict), methods=["POST"]),
         Route(f"{path}/webhook", _guarded(_webhook), methods=["POST"]),
     ]
@@ -128,17 +132,10 @@ def _object(body: bytes) -> dict[str, Any]:
     return found
 
 
-def _version(store: Store, connection: StoredConnection) -> str:
-    return version_name(store.read(lambda one: fitted_labels(one, connection.project_id))[0])
-
-
 def _health(store: Store, connection: StoredConnection, _body: dict[str, Any]) -> dict[str, Any]:
-    return {"status": "UP", "model_class": "palda", "model_version": _version(store, connection)}
-
-
-def _setup(store: Store, connection: StoredConnection, _body: dict[str, Any]) -> dict[str, Any]:
-    """The request holds a token of Label Studio, which is neither used nor kept."""
-    return {"model_version": _version(store, connection)}
+    """The answer to ``setup`` too, whose request holds a token of Label Studio, which is neither used nor kept."""
+    generation, _ = store.read(lambda one: fitted_labels(one, connection.project_id))
+    return {"status": "UP", "model_class": "palda", "model_version": version_name(generation)}
 
 
 def _predict(store: Store, connection: StoredConnection, body: dict[str, Any]) -> dict[str, Any]:
@@ -152,28 +149,8 @@ def _predict(store: Store, connection: StoredConnection, body: dict[str, Any]) -
     except PaldaError:
         raise InvalidRequestError("the label config cannot be read, or lacks the question") from None
     known = store.read(lambda one: known_tasks(one, connection.project_id, ids))
-    return {"results": predictions_for(known, ids, question, connection)}
-
-
-def predictions_for(
-    known: KnownTasks, ids: list[int], question: Question, connection: StoredConnection
-) -> list[dict[str, Any]]:
-    """One prediction per task in the given order; tasks that nobody knows get one without classes."""
-    place_of = {row.task_id: place for place, row in enumerate(known.rows)}
-    allowed = frozenset(question.control.classes)
-    empty = {"model_version": known.version, "score": 0.0, "result": []}
-    return [
-        prediction(
-            known,
-            place_of[task_id],
-            question.control,
-            is_shown=connection.settings.shows_prelabel(task_id),
-            allowed=allowed,
-        )
-        if task_id in place_of
-        else empty
-        for task_id in ids
-    ]
+    found = predictions_for(known, ids, question.control, connection.settings)
+    return {"results": [one.body for one in found]}
 
 
 def _webhook(store: Store, connection: StoredConnection, body: dict[str, Any]) -> dict[str, Any]:
@@ -198,8 +175,8 @@ def _event(action: str, body: dict[str, Any]) -> dict[str, Any] | None:
         annotation, task = body.get("annotation"), body.get("task")
         if not isinstance(annotation, dict) or not isinstance(task, dict):
             raise InvalidRequestError("the annotation or its task is missing")
-        kept = {name: annotation.get(name) for name in _ANNOTATION}
-        state = {name: task.get(name) for name in _TASK}
+        kept = {name: annotation.get(name) for name in ANNOTATION_FIELDS}
+        state = {name: task.get(name) for name in (*STATE_FIELDS, "data")}
         task_state(state)
         remote_annotation(kept, _NO_QUESTION)
         return {"action": action, "annotation": kept, "task": state}
@@ -210,12 +187,3 @@ def _event(action: str, body: dict[str, Any]) -> dict[str, Any] | None:
         return {"action": action, "deleted": [number(one, "id") for one in gone]}
     known = ("ANNOTATIONS_CREATED", "TASKS_CREATED", "TASKS_DELETED", "PROJECT_UPDATED")
     return {"action": action} if action in known else None
-
-
-def _no_question() -> Question:
-    from palda.io import Control
-
-    return Question(Control("", ""), None)
-
-
-_NO_QUESTION = _no_question()

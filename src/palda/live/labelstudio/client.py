@@ -86,8 +86,12 @@ class Client:
         *,
         query: dict[str, Any] | None = None,
         repeat: bool | None = None,
+        may_be_gone: bool = False,
     ) -> Any:
-        """Answer to a request as JSON; ``repeat`` says whether it may be sent again, by default by its method."""
+        """Answer to a request as JSON; ``repeat`` says whether it may be sent again, by default by its method.
+
+        With ``may_be_gone``, None if there is nothing at the address.
+        """
         attempts = _ATTEMPTS if (method in _IDEMPOTENT if repeat is None else repeat) else 1
         for attempt in range(attempts):
             try:
@@ -96,6 +100,10 @@ class Client:
                 if attempt + 1 == attempts or self._stop.is_set():
                     raise
                 self._stop.wait(_pause(attempt, error))
+            except RemoteError as error:
+                if error.status == 404 and may_be_gone:
+                    return None
+                raise
         raise AssertionError("no attempt")
 
     def tasks(self, project: int, fields: Sequence[str], *, with_annotations: bool) -> Iterator[list[dict[str, Any]]]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, select, true, update
 
 from palda.live.errors import NotFoundError
 from palda.live.schema import labelstudio_connection
@@ -14,11 +14,13 @@ from palda.live.schema import labelstudio_connection
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from palda.live.labelstudio.remote import RemoteAnnotation
     from palda.live.store import Store
 
 table = labelstudio_connection
 
 GroundTruth = Literal["gold", "votes"]
+PrelabelRule = Literal["keep", "separate"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class ConnectionSettings:
     prelabel_share: float = 0.8  # of the tasks that show pre-labels; 0: none
     ground_truth: GroundTruth = "gold"  # what annotations marked as ground truth are
     steer: bool = True  # set overlap, order and predictions
+    prelabelled: PrelabelRule = "keep"  # separate: annotations that began from a pre-label are another annotator's
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Self:
@@ -39,6 +42,11 @@ class ConnectionSettings:
         """Whether annotators see pre-labels of a task; the same at every start."""
         digest = hashlib.sha256(f"palda {task_id}".encode()).digest()
         return int.from_bytes(digest[:8], "big") / 2.0**64 < self.prelabel_share
+
+    def annotator_of(self, one: RemoteAnnotation, task_id: int) -> RemoteAnnotation:
+        """An annotation with the number of its annotator, which is negative for another self on pre-labelled tasks."""
+        is_other = self.prelabelled == "separate" and one.from_prediction and self.shows_prelabel(task_id)
+        return replace(one, user_id=-one.user_id) if is_other else one
 
 
 @dataclass(frozen=True)
@@ -71,17 +79,18 @@ class StoredConnection:
 
 def find(connection: Connection, project_id: int) -> StoredConnection | None:
     """The connection of a project, if it has one."""
-    return _first(connection, table.c.project_id == project_id)
+    return next(iter(_read(connection, table.c.project_id == project_id)), None)
 
 
-def find_remote(connection: Connection, url: str, remote_project: int) -> StoredConnection | None:
-    """The connection to a project of Label Studio."""
-    return _first(connection, (table.c.url == url) & (table.c.remote_project == remote_project))
+def of_remote(connection: Connection, remote_project: int, url: str | None = None) -> list[StoredConnection]:
+    """Connections to a project of Label Studio, one per question, the oldest first."""
+    which = table.c.remote_project == remote_project
+    return _read(connection, which if url is None else which & (table.c.url == url))
 
 
 def all_connections(connection: Connection) -> list[StoredConnection]:
     """All connections of a store."""
-    return [_connection(row) for row in connection.execute(select(table).order_by(table.c.project_id))]
+    return _read(connection, true())
 
 
 def add(store: Store, new: StoredConnection) -> None:
@@ -105,11 +114,6 @@ def change(store: Store, project_id: int, **values: Any) -> StoredConnection:
     return store.write(apply)
 
 
-def _first(connection: Connection, which: Any) -> StoredConnection | None:
-    row = connection.execute(select(table).where(which)).one_or_none()
-    return None if row is None else _connection(row)
-
-
-def _connection(row: Any) -> StoredConnection:
-    values = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name
-    return StoredConnection(**{**values, "settings": ConnectionSettings.from_json(values["settings"])})
+def _read(connection: Connection, which: Any) -> list[StoredConnection]:
+    rows = connection.execute(select(table).where(which).order_by(table.c.project_id)).mappings()
+    return [StoredConnection(**{**row, "settings": ConnectionSettings.from_json(row["settings"])}) for row in rows]

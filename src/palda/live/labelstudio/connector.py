@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from palda.errors import PaldaError, reason_of
+from palda.live.errors import NotFoundError
+from palda.live.labelstudio import connections
 from palda.live.labelstudio.errors import UnreachableError
 from palda.live.labelstudio.registration import register
 from palda.live.labelstudio.steering import Steering
-from palda.live.labelstudio.sync import Sync, note
+from palda.live.labelstudio.sync import Sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,4 +181,5 @@ class Connector:
     def _tell(self, message: str) -> None:
         log.info("%s", message)
         self._say(message)
-        note(self._store, self._project_id, message)
+        with suppress(NotFoundError):  # the project was deleted
+            connections.change(self._store, self._project_id, message=message[:500])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 import time
 from collections import Counter
@@ -45,15 +46,15 @@ class ConnectOrder:
     url: str
     remote_project: int
     token: str | None
-    question: str | None = None
-    project: dict[str, Any] = field(default_factory=dict)  # settings of the project in the store
-    settings: dict[str, Any] = field(default_factory=dict)  # of the connection
+    questions: tuple[str, ...] = ()
+    project: dict[str, Any] = field(default_factory=dict)  # settings of the projects in the store
+    settings: dict[str, Any] = field(default_factory=dict)  # of the connections
     backend_url: str | None = None
     seconds: float = RECONCILE_SECONDS
 
 
 class Follower:
-    """A connected project, and the thread that follows it.
+    """A connected project, and the threads that follow its questions.
 
     Parameters
     ----------
@@ -78,22 +79,35 @@ class Follower:
                 "a token of Label Studio is needed: --token-file FILE, or the variable LABEL_STUDIO_API_KEY; "
                 "copy one from Account & Settings, Personal Access Token"
             )
-        self._client = Client(url, token)
-        found = read_project(self._client, order.remote_project)
-        kept = file.keep(name, token)
-        self.project_id = set_up(store, owner, order, found, secret_hash(kept.secret))
+        client = Client(url, token)
+        found = read_project(client, order.remote_project)
+        secret = file.keep(name, token).secret
+        numbers = set_up(store, owner, order, found, secret_hash(secret))
+        self.project_id = numbers[0]
         self._address = order.backend_url
         self.hosts: Sequence[str] = [urlsplit(order.backend_url).hostname or ""] if order.backend_url else []
-        self._connector = Connector(store, self._client, self.project_id, kept.secret, say, order.seconds)
+        clients = [client, *(Client(url, token) for _ in numbers[1:])]
+        self._connectors = {
+            number: Connector(store, one, number, secret, say, order.seconds)
+            for number, one in zip(numbers, clients, strict=True)
+        }
 
     def start(self, url: str, ready: Callable[[], None]) -> None:
         """Begin to follow; ``ready`` is called when all tasks have been read."""
         base = checked_url(self._address) if self._address else url
-        self._connector.start(f"{base}/labelstudio/{self.project_id}", ready)
+        n_ready = itertools.count(1)
+
+        def one_is_ready() -> None:
+            if next(n_ready) == len(self._connectors):
+                ready()
+
+        for number, connector in self._connectors.items():
+            connector.start(f"{base}/labelstudio/{number}", one_is_ready)
 
     def stop(self) -> None:
         """End."""
-        self._connector.stop()
+        for connector in self._connectors.values():
+            connector.stop()
 
 
 def read_project(client: Client, number: int) -> dict[str, Any]:
@@ -104,34 +118,46 @@ def read_project(client: Client, number: int) -> dict[str, Any]:
     return found
 
 
-def set_up(store: Store, owner: Actor, order: ConnectOrder, found: dict[str, Any], secret: str) -> int:
-    """Create the project and its connection, or change what the order names; returns the project's number."""
+def set_up(store: Store, owner: Actor, order: ConnectOrder, found: dict[str, Any], secret: str) -> list[int]:
+    """Create projects and connections of the questions, or change what the order names; returns their numbers.
+
+    Questions that the store follows already come first. A task has one overlap and one place in the queue, so that the
+    first question steers and the others are read.
+    """
     url = checked_url(order.url)
-    known = store.read(lambda connection: connections.find_remote(connection, url, order.remote_project))
-    question = Question.of_project(found, order.question or (known.question if known else None))
-    if known is not None:
-        if known.question != question.control.name:
-            raise PaldaError(
-                f"{store.name}: project {order.remote_project} is connected with the question {known.question!r}; "
-                "give another store for another question"
-            )
-        if order.project:
-            projects.change(store, known.project_id, settings=order.project)
-        settings = ConnectionSettings.from_json({**known.settings.__dict__, **order.settings})
-        connections.change(store, known.project_id, settings=settings, secret_hash=secret)
-        return known.project_id
-    title = checked_name(str(found.get("title") or "Label Studio")[: MAX_NAME - 40], "name")
-    name = f"{title} (Label Studio {order.remote_project})"
-    classes = [checked_name(label, "class") for label in question.control.classes]
-    if not classes:
-        raise PaldaError(f"the question {question.control.name!r} names no classes; add choices to the label config")
-    project = projects.create(store, owner, name, dict.fromkeys(classes), ProjectSettings.from_json(order.project))
-    settings = ConnectionSettings(**order.settings)
-    row = StoredConnection(
-        project.id, url, order.remote_project, question.control.name, settings, secret, {}, None, None, {}, "", None
-    )
-    connections.add(store, row)
-    return project.id
+    stored = store.read(lambda connection: connections.of_remote(connection, order.remote_project, url))
+    known = {one.question: one for one in stored}
+    wanted = *known, *(order.questions or (() if known else (None,)))
+    controls = {one.name: one for one in (Question.of_project(found, name).control for name in wanted)}
+    numbers: list[int] = []
+    for name, control in controls.items():
+        settings = {**order.settings, **({"steer": False} if numbers else {})}
+        if name in known:
+            numbers.append(_change(store, known[name], order, settings, secret))
+            continue
+        classes = [checked_name(label, "class") for label in control.classes]
+        if not classes:
+            raise PaldaError(f"the question {name!r} names no classes; add choices to the label config")
+        title = checked_name(str(found.get("title") or "Label Studio")[: MAX_NAME - 100], "name")
+        title = f"{title}: {name[:40]}" if len(controls) > 1 else title
+        title = f"{title} (Label Studio {order.remote_project})"
+        project = projects.create(store, owner, title, dict.fromkeys(classes), ProjectSettings.from_json(order.project))
+        row = StoredConnection(
+            project.id, url, order.remote_project, name, ConnectionSettings(**settings), secret, {}, None, None, {}, "",
+            None,
+        )  # fmt: skip
+        connections.add(store, row)
+        numbers.append(project.id)
+    return numbers
+
+
+def _change(store: Store, known: StoredConnection, order: ConnectOrder, settings: dict[str, Any], secret: str) -> int:
+    """Apply an order to a connection that is there."""
+    if order.project:
+        projects.change(store, known.project_id, settings=order.project)
+    changed = ConnectionSettings.from_json({**known.settings.__dict__, **settings})
+    connections.change(store, known.project_id, settings=changed, secret_hash=secret)
+    return known.project_id
 
 
 def dry_run(order: ConnectOrder) -> Iterator[str]:
@@ -144,10 +170,10 @@ def dry_run(order: ConnectOrder) -> Iterator[str]:
         try:
             owner = access.enter(store, access.start_tokens(store)[1])
             found = read_project(client, order.remote_project)
-            project_id = set_up(store, owner, order, found, "")
+            project_id, *others = set_up(store, owner, order, found, "")
             sync = Sync(store, client, project_id)
             sync.reconcile()
-            yield from _settings_lines(sync.connection, found)
+            yield from _settings_lines(sync.connection, found, len(others))
             _fit(store, project_id)
             yield from _task_lines(store, client, sync)
         finally:
@@ -155,9 +181,10 @@ def dry_run(order: ConnectOrder) -> Iterator[str]:
             client.close()
 
 
-def _settings_lines(connection: StoredConnection, found: dict[str, Any]) -> Iterator[str]:
-    yield "would add a webhook and an ML backend to the project"
-    wanted = {**wanted_settings(connection), "model_version": version_name(1)}
+def _settings_lines(connection: StoredConnection, found: dict[str, Any], n_others: int) -> Iterator[str]:
+    steers = connection.settings.steer
+    yield f"would add {1 + n_others} webhook{'s' if n_others else ''}{' and an ML backend' if steers else ''}"
+    wanted = {**wanted_settings(connection), **({"model_version": version_name(1)} if steers else {})}
     for name, value in wanted.items():
         if found.get(name) != value:
             yield f"would set {name} = {value!r} (is {found.get(name)!r})"
@@ -180,6 +207,9 @@ def _fit(store: Store, project_id: int) -> None:
 def _task_lines(store: Store, client: Client, sync: Sync) -> Iterator[str]:
     plan, known = Steering(store, client, sync).plan()
     yield f"read {len(known.rows):,} tasks with {sum(row.n_annotations for row in known.rows):,} annotations"
+    if not sync.connection.settings.steer:
+        yield "would leave tasks, predictions and settings alone"
+        return
     if known.version == version_name(0):
         yield "too few tasks have annotations for a first fit: which tasks would open or close is not known yet"
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import and_, select
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from palda.io import Control
+    from palda.live.labelstudio.connections import ConnectionSettings
 
 _N_AHEAD = 3  # votes among which a vote is valued: one alone often cannot change a decision
 _TYPICAL = (0.75, 0.9)  # sensitivity and specificity before there are estimates
@@ -34,11 +35,19 @@ class KnownTasks:
     """Tasks with their state and what the last fit and later votes say about them."""
 
     version: str
-    classes: list[str]
+    labels: list[int]
+    classes: list[str]  # their names
     rows: list[Any]  # task_id, document_id, n_annotations, overlap, is_labeled, first_overlap, version, is_gold
     probabilities: NDArray[np.float64]  # (tasks, classes); NaN for a task that no fit has seen
     expected_wrong: NDArray[np.float64]
     gain: NDArray[np.float64]  # expected fall of the number of wrong labels by another vote
+
+
+class TaskPrediction(NamedTuple):
+    """A prediction as Label Studio takes it, without classes where annotators must not see them; and its classes."""
+
+    body: dict[str, Any]
+    labels: list[int] | None
 
 
 def version_name(generation: int) -> str:
@@ -70,7 +79,8 @@ def known_tasks(connection: Connection, project_id: int, ids: Sequence[int] | No
             table[place] = np.frombuffer(row.probabilities, dtype="<f4")
     wrong = np.array([np.nan if row.expected_wrong is None else row.expected_wrong for row in rows], dtype=float)
     gain = expected_gain(table, *typical_rates(connection, project_id))
-    return KnownTasks(version_name(generation), [names.get(label, "") for label in labels], rows, table, wrong, gain)
+    classes = [names.get(label, "") for label in labels]
+    return KnownTasks(version_name(generation), labels, classes, rows, table, wrong, gain)
 
 
 def typical_rates(connection: Connection, project_id: int) -> tuple[float, float]:
@@ -107,26 +117,32 @@ def expected_gain(probabilities: NDArray[np.float64], sensitivity: float, specif
     return gain
 
 
-def prediction(
-    known: KnownTasks, place: int, control: Control, *, is_shown: bool, allowed: frozenset[str]
-) -> dict[str, Any]:
-    """Prediction for a task, without classes if annotators must not see them.
+def predictions_for(
+    known: KnownTasks, ids: Sequence[int], control: Control, settings: ConnectionSettings
+) -> list[TaskPrediction]:
+    """One prediction per task in the given order; tasks that no fit has seen get one without classes.
 
     Its score falls with what another vote is worth: Label Studio serves the lowest score first.
     """
-    gain = known.gain[place]
-    score = 0.0 if np.isnan(gain) else round(float(1.0 / (1.0 + gain)), 6)
-    empty = {"model_version": known.version, "score": score, "result": []}
-    if not is_shown or np.isnan(gain):
-        return empty
-    stated = {
-        name: round(float(value), 4)
-        for name, value in zip(known.classes, known.probabilities[place], strict=True)
-        if name in allowed or control.is_open
-    }
-    if not stated:
-        return empty
-    best = max(stated, key=lambda name: stated[name])
-    limits = {name: 0.0 if name == best else 2.0 for name in stated} if control.is_single else 0.5
-    found = labelstudio_prediction(stated, control, thresholds=limits, model_version=known.version)
-    return {**found, "score": score}
+    place_of = {row.task_id: place for place, row in enumerate(known.rows)}
+    offered = [column for column, name in enumerate(known.classes) if control.is_open or name in control.classes]
+    found = []
+    for task_id in ids:
+        place = place_of.get(task_id)
+        gain = np.nan if place is None else known.gain[place]
+        score = 0.0 if np.isnan(gain) else round(float(1.0 / (1.0 + gain)), 6)
+        empty = {"model_version": known.version, "score": score, "result": []}
+        if np.isnan(gain) or not offered:
+            found.append(TaskPrediction(empty, None))
+            continue
+        stated = {known.classes[column]: round(float(known.probabilities[place, column]), 4) for column in offered}
+        limits = dict.fromkeys(stated, 0.5)
+        if control.is_single:
+            best = max(stated, key=stated.__getitem__)
+            limits = {name: 0.0 if name == best else 2.0 for name in stated}
+        labels = [
+            known.labels[column] for column in offered if stated[known.classes[column]] >= limits[known.classes[column]]
+        ]
+        full = labelstudio_prediction(stated, control, thresholds=limits, model_version=known.version)
+        found.append(TaskPrediction({**full, "score": score} if settings.shows_prelabel(task_id) else empty, labels))
+    return found

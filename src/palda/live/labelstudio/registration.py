@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, update
+from sqlalchemy import delete, func, select, update
 
-from palda.errors import PaldaError
 from palda.live.labelstudio import connections
 from palda.live.labelstudio.backend import HEADER, USER
 from palda.live.labelstudio.errors import RemoteError
-from palda.live.labelstudio.steering import delete_predictions, restored_overlaps, set_project
-from palda.live.schema import labelstudio_event, labelstudio_task
+from palda.live.labelstudio.steering import KEPT_SECONDS, delete_predictions, set_project
+from palda.live.schema import labelstudio_event, labelstudio_task, vote
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Update
 
     from palda.live.labelstudio.client import Client
     from palda.live.labelstudio.connections import StoredConnection
@@ -44,7 +46,8 @@ def wanted_settings(connection: StoredConnection) -> dict[str, Any]:
 def register(store: Store, client: Client, sync: Sync, backend_url: str, secret: str) -> None:
     """Register webhook and backend, and set the settings of the project; what is there already stays.
 
-    Label Studio calls the backend before it accepts it: the server must be running.
+    Label Studio calls the backend before it accepts it: the server must be running. A connection that only reads needs
+    the webhook alone.
     """
     found = sync.connection
     headers = {HEADER: secret}
@@ -54,10 +57,16 @@ def register(store: Store, client: Client, sync: Sync, backend_url: str, secret:
     hook_id = _present(client.get("/api/webhooks/", project=found.remote_project), found.webhook_id, hook_url)
     # The webhook comes first: with the backend, Label Studio would add one without the secret.
     hook_id = _put(client, "/api/webhooks/", hook_id, hook)
-    connections.change(store, found.project_id, webhook_id=hook_id)
+    sync.connection = connections.change(store, found.project_id, webhook_id=hook_id)
+    if not found.settings.steer:
+        return
     present = client.get(f"/api/projects/{found.remote_project}")
     changed = {"model_version": [present.get("model_version"), TITLE], **found.changed}
-    connections.change(store, found.project_id, changed=changed)  # the backend's title becomes the model version
+    sync.connection = connections.change(store, found.project_id, changed=changed)
+    wanted = {key: value for key, value in wanted_settings(found).items() if present.get(key) != value}
+    if wanted:
+        set_project(store, client, sync, wanted)
+    # The backend's title becomes the model version, which is noted above.
     backend = {"url": backend_url, "title": TITLE, "project": found.remote_project, "is_interactive": False}
     backend |= {"auth_method": "BASIC_AUTH", "basic_auth_user": USER, "basic_auth_pass": secret}
     backend_id = _present(client.get("/api/ml/", project=found.remote_project), found.backend_id, backend_url)
@@ -73,9 +82,6 @@ def register(store: Store, client: Client, sync: Sync, backend_url: str, secret:
             error.status,
         ) from None
     sync.connection = connections.change(store, found.project_id, backend_id=backend_id)
-    wanted = {key: value for key, value in wanted_settings(found).items() if present.get(key) != value}
-    if wanted:
-        set_project(store, client, sync, wanted)
 
 
 def _present(rows: Any, known: int | None, url: str) -> int | None:
@@ -95,8 +101,17 @@ def _put(client: Client, path: str, number: int | None, body: dict[str, Any]) ->
     return number
 
 
-def disconnect(store: Store, client: Client, connection: StoredConnection, say: Callable[[str], None]) -> None:
+def disconnect(
+    store: Store,
+    client: Client,
+    connection: StoredConnection,
+    say: Callable[[str], None],
+    predictions: str | None = None,
+) -> None:
     """Restore what was changed in Label Studio, and delete what was added.
+
+    Whoever has a prediction open cannot submit the annotation without it. Therefore recent ones stay if somebody
+    annotated in the last hours, unless ``predictions`` is "delete"; "keep" leaves all.
 
     Votes, documents and people stay in the store, so that the project can be connected again.
     Settings that somebody has changed since are left as they are.
@@ -104,10 +119,18 @@ def disconnect(store: Store, client: Client, connection: StoredConnection, say: 
     path = f"/api/projects/{connection.remote_project}"
     for what, number in (("webhooks", connection.webhook_id), ("ml", connection.backend_id)):
         if number is not None:
-            _delete(client, f"/api/{what}/{number}/" if what == "webhooks" else f"/api/{what}/{number}")
-    for version in connection.versions:
+            client.send("DELETE", f"/api/{what}/{number}{'/' if what == 'webhooks' else ''}", may_be_gone=True)
+    versions = {} if predictions == "keep" else connection.versions
+    deleted = versions if predictions == "delete" else _deleted_versions(store, connection.project_id, versions)
+    for version in deleted:
         delete_predictions(client, path, version)
-    say(f"removed the webhook, the backend and predictions of {len(connection.versions)} versions")
+    stay = {name: since or time.time() for name, since in versions.items() if name not in deleted}
+    say(f"removed the webhook, the backend and predictions of {len(deleted)} versions")
+    if stay:
+        say(
+            "recent predictions stay, because somebody annotated in the last two hours and may have one open: run this "
+            "again later, or with --predictions delete if nobody does"
+        )
     present = client.get(path)
     old = {}
     for name, (before, mine) in connection.changed.items():
@@ -119,13 +142,36 @@ def disconnect(store: Store, client: Client, connection: StoredConnection, say: 
     if old:
         client.send("PATCH", path, {name: value if value is not None else "" for name, value in old.items()})
     say("restored " + (", ".join(f"{name} = {value!r}" for name, value in old.items()) or "no settings"))
-    rows = store.read(lambda one: restored_overlaps(one, connection.project_id))
-    for row in rows:
-        _restore_overlap(store, client, connection.project_id, row)
-    say(f"restored the overlap of {len(rows):,} tasks")
-    ended: dict[str, Any] = {"webhook_id": None, "backend_id": None, "versions": {}, "changed": {}, "secret_hash": ""}
+    say(f"restored the overlap of {_restore_overlaps(store, client, connection.project_id):,} tasks")
+    ended: dict[str, Any] = {"webhook_id": None, "backend_id": None, "versions": stay, "changed": {}, "secret_hash": ""}
     connections.change(store, connection.project_id, message="disconnected", **ended)
     store.write(lambda one: _forget_predictions(one, connection.project_id))
+
+
+def _deleted_versions(store: Store, project_id: int, versions: dict[str, float | None]) -> list[str]:
+    """Versions whose predictions nobody can have open."""
+    end = time.time() - KEPT_SECONDS
+    query = select(func.max(vote.c.given_at)).where(vote.c.project_id == project_id)
+    last = store.read(lambda connection: connection.execute(query).scalar()) or 0.0
+    return [name for name, since in versions.items() if last < end or (since or math.inf) < end]
+
+
+def _restore_overlaps(store: Store, client: Client, project_id: int) -> int:
+    """Give tasks the overlap that they had; returns how many."""
+    task = labelstudio_task.c
+    changed = task.project_id == project_id, task.first_overlap.is_not(None)
+    columns = task.task_id, task.first_overlap, task.n_annotations
+    rows = store.read(lambda connection: connection.execute(select(*columns).where(*changed)).all())
+    for row in rows:
+        body = {"overlap": row.first_overlap, "is_labeled": row.n_annotations >= row.first_overlap}
+        client.send("PATCH", f"/api/tasks/{row.task_id}/", body, may_be_gone=True)
+        done = update(labelstudio_task).where(*changed, task.task_id == row.task_id).values(first_overlap=None)
+        store.write(partial(_execute, done))
+    return len(rows)
+
+
+def _execute(statement: Update, connection: Connection) -> None:
+    connection.execute(statement)
 
 
 def _has_version(client: Client, path: str, version: str) -> bool:
@@ -133,41 +179,7 @@ def _has_version(client: Client, path: str, version: str) -> bool:
     return isinstance(found, dict) and version in found
 
 
-def _restore_overlap(store: Store, client: Client, project_id: int, row: Any) -> None:
-    body = {"overlap": row.first_overlap, "is_labeled": row.n_annotations >= row.first_overlap}
-    try:
-        client.send("PATCH", f"/api/tasks/{row.task_id}/", body)
-    except RemoteError as error:
-        if error.status != 404:
-            raise
-    task = labelstudio_task.c
-    which = (task.project_id == project_id) & (task.task_id == row.task_id)
-    done = update(labelstudio_task).where(which).values(first_overlap=None)
-    store.write(lambda connection: connection.execute(done).rowcount)
-
-
-def _delete(client: Client, path: str) -> None:
-    try:
-        client.send("DELETE", path)
-    except RemoteError as error:
-        if error.status != 404:
-            raise
-
-
 def _forget_predictions(connection: Connection, project_id: int) -> None:
     of_project = labelstudio_task.c.project_id == project_id
     connection.execute(update(labelstudio_task).where(of_project).values(version=None))
     connection.execute(delete(labelstudio_event).where(labelstudio_event.c.project_id == project_id))
-
-
-def find_connection(store: Store, url: str | None, remote_project: int | None) -> StoredConnection:
-    """The connection that is meant: the only one, or that of an address and a number."""
-    found = store.read(connections.all_connections)
-    if url is not None:
-        found = [one for one in found if one.url == url]
-    if remote_project is not None:
-        found = [one for one in found if one.remote_project == remote_project]
-    if len(found) != 1:
-        names = ", ".join(one.name for one in found) or "none"
-        raise PaldaError(f"{store.name}: which connection? name one with --project; there are: {names}")
-    return found[0]

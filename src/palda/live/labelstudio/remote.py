@@ -16,14 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from palda.io import Control
+    from palda.live.labelstudio.connections import ConnectionSettings
 
 STATE_FIELDS = ("id", "updated_at", "total_annotations", "cancelled_annotations", "overlap", "is_labeled")
 """Fields of a task that tell whether something about it has changed."""
 
-TASK_FIELDS = (
-    *STATE_FIELDS, "data", "annotations", "result", "completed_by", "was_cancelled", "ground_truth", "created_at",
-    "lead_time", "parent_prediction",
+ANNOTATION_FIELDS = (
+    "id", "result", "completed_by", "was_cancelled", "ground_truth", "created_at", "updated_at", "lead_time",
+    "parent_prediction",
 )  # fmt: skip
+"""Fields of an annotation that matter."""
+
+TASK_FIELDS = tuple(dict.fromkeys((*STATE_FIELDS, "data", "annotations", *ANNOTATION_FIELDS)))
 """Fields of a task and of its annotations, which Label Studio selects by the same list."""
 
 _MAX_NUMBER = 2**63 - 1
@@ -109,15 +113,15 @@ def task_state(task: Mapping[str, Any]) -> RemoteState:
     )
 
 
-def remote_task(task: Mapping[str, Any], question: Question) -> RemoteTask:
+def remote_task(task: Mapping[str, Any], question: Question, settings: ConnectionSettings) -> RemoteTask:
     """A task of a page; annotations that cannot be read are counted."""
-    annotations, n_ignored = [], 0
+    annotations, n_ignored, state = [], 0, task_state(task)
     for one in task.get("annotations") or ():
         try:
-            annotations.append(remote_annotation(one, question))
+            annotations.append(settings.annotator_of(remote_annotation(one, question), state.id))
         except InvalidRequestError:
             n_ignored += 1
-    return RemoteTask(task_state(task), question.text_of(task.get("data")), tuple(annotations), n_ignored)
+    return RemoteTask(state, question.text_of(task.get("data")), tuple(annotations), n_ignored)
 
 
 def remote_annotation(annotation: Any, question: Question) -> RemoteAnnotation:

@@ -13,21 +13,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sqlalchemy import and_, case, func, select, update
+from sqlalchemy import and_, bindparam, case, func, select, update
 
 from palda.live.labelstudio import connections
-from palda.live.labelstudio.backend import predictions_for
-from palda.live.labelstudio.errors import RemoteError
-from palda.live.labelstudio.predictions import KnownTasks, known_tasks
+from palda.live.labelstudio.predictions import KnownTasks, known_tasks, predictions_for
 from palda.live.labelstudio.remote import task_state
-from palda.live.learner.writes import upsert
 from palda.live.schema import labelstudio_task, member, posterior, project
 from palda.live.service import projects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from sqlalchemy import Connection, Update
+    from sqlalchemy import Connection
 
     from palda.live.labelstudio.client import Client
     from palda.live.labelstudio.connections import StoredConnection
@@ -35,9 +32,11 @@ if TYPE_CHECKING:
     from palda.live.records import Project
     from palda.live.store import Store
 
+KEPT_SECONDS = 2 * 3600.0
+"""For which predictions stay after later ones, because somebody may have them open."""
+
 _MIN_OPEN, _OPEN_PER_PERSON = 30, 10  # tasks that wait for another vote
 _PREDICTIONS_PER_REQUEST = 100
-_KEPT_SECONDS = 2 * 3600.0  # for which predictions stay after later ones
 _CHANGES_PER_PASS = 40  # so that webhooks need not wait for long
 _ORDER = ("doubtful", "certain", "enough", "later")  # in which changes are made
 
@@ -157,20 +156,24 @@ class Steering:
             self._keep(versions={**old, wanted.version: None})  # before there are any
         for first in range(0, len(ids), _PREDICTIONS_PER_REQUEST):
             some = ids[first : first + _PREDICTIONS_PER_REQUEST]
-            found = predictions_for(known, some, self._sync.question, self._connection)
-            rows = [{"task": task, **one} for task, one in zip(some, found, strict=True)]
+            found = predictions_for(known, some, self._sync.question.control, connection.settings)
+            rows = [{"task": task, **one.body} for task, one in zip(some, found, strict=True)]
             self._client.send("POST", self._path("/import/predictions"), rows)
-            which = and_(self._mine, labelstudio_task.c.task_id.in_(some))
-            noted = update(labelstudio_task).where(which).values(version=wanted.version)
-            self._store.write(partial(_execute, noted))
+            noted = [{"task": task, "labels": one.labels} for task, one in zip(some, found, strict=True)]
+            self._store.write(partial(self._note_predictions, wanted.version, noted))
             self._between()
         if ids and self._connection.changed.get("model_version", [None, None])[1] != wanted.version:
             set_project(self._store, self._client, self._sync, {"model_version": wanted.version})
         self._delete_old()
 
+    def _note_predictions(self, version: str, noted: list[dict[str, Any]], connection: Connection) -> None:
+        predicted = bindparam("labels", type_=labelstudio_task.c.predicted.type)
+        which = and_(self._mine, labelstudio_task.c.task_id == bindparam("task"))
+        connection.execute(update(labelstudio_task).where(which).values(version=version, predicted=predicted), noted)
+
     def _delete_old(self) -> None:
         """Delete predictions of earlier fits. Whoever has one open could not submit the annotation without it."""
-        end = time.time() - _KEPT_SECONDS
+        end = time.time() - KEPT_SECONDS
         versions = self._connection.versions
         old = [name for name, since in versions.items() if since is not None and since < end]
         for name in old:
@@ -188,22 +191,9 @@ class Steering:
             connection.execute(update(labelstudio_task).where(which).values(first_overlap=first))
 
         self._store.write(keep_first)
-        try:
-            answer = self._client.send("PATCH", f"/api/tasks/{change.task_id}/", body)
-        except RemoteError as error:
-            if error.status != 404:  # deleted meanwhile: the next comparison sees it
-                raise
-            return
-        state = task_state(answer)
-        columns = {name: value for name, value in state.__dict__.items() if name != "id"}
-
-        def keep(connection: Connection) -> None:
-            document_id = connection.execute(select(task.document_id).where(which)).scalar()
-            if document_id is not None:
-                key = {"project_id": self._connection.project_id, "task_id": state.id, "document_id": document_id}
-                upsert(connection, labelstudio_task, [key | columns])
-
-        self._store.write(keep)
+        answer = self._client.send("PATCH", f"/api/tasks/{change.task_id}/", body, may_be_gone=True)
+        if answer is not None:  # otherwise it was deleted, which the next comparison sees
+            self._store.write(partial(self._sync.keep_state, task_state(answer)))
 
     @property
     def _mine(self) -> Any:
@@ -231,10 +221,6 @@ class Steering:
         return (*connection.execute(sums).one(), *head, connection.execute(last).scalar())
 
 
-def _execute(statement: Update, connection: Connection) -> None:
-    connection.execute(statement)
-
-
 def set_project(store: Store, client: Client, sync: Sync, values: dict[str, Any]) -> None:
     """Change settings of the project in Label Studio, after noting what they were."""
     found = sync.connection
@@ -250,17 +236,4 @@ def set_project(store: Store, client: Client, sync: Sync, values: dict[str, Any]
 
 def delete_predictions(client: Client, project_path: str, version: str) -> None:
     """Delete the predictions of a version; nothing happens if there are none."""
-    try:
-        client.send("DELETE", f"{project_path}/model-versions/", {"model_version": version})
-    except RemoteError as error:
-        if error.status != 404:
-            raise
-
-
-def restored_overlaps(connection: Connection, project_id: int) -> Sequence[Any]:
-    """Tasks whose overlap was changed, with what it was."""
-    task = labelstudio_task.c
-    columns = task.task_id, task.first_overlap, task.n_annotations, task.overlap
-    return connection.execute(
-        select(*columns).where(task.project_id == project_id, task.first_overlap.is_not(None))
-    ).all()
+    client.send("DELETE", f"{project_path}/model-versions/", {"model_version": version}, may_be_gone=True)

@@ -11,7 +11,7 @@ from sqlalchemy import delete, select, update
 from palda.errors import PaldaError
 from palda.live.errors import InvalidRequestError, NotFoundError
 from palda.live.labelstudio import annotators, answers, connections
-from palda.live.labelstudio.answers import Scope
+from palda.live.labelstudio.answers import Scope, Target
 from palda.live.labelstudio.remote import (
     STATE_FIELDS,
     TASK_FIELDS,
@@ -88,8 +88,9 @@ class Sync:
             if len(changed) > max(_TASKS_PER_READ, _ALL_AGAIN * len(states)):
                 n_changed = self._read_all(known, set(states))
             else:
+                changed += sorted(set(known) - set(states))
                 self.read_tasks(changed)
-                n_changed = len(changed) + self._remove_missing(set(known) - set(states))
+                n_changed = len(changed)
         connections.change(self._store, self._project_id, synced_at=time.time())
         return n_changed
 
@@ -99,7 +100,9 @@ class Sync:
             seen |= {number(task, "id") for task in page}
             n_changed += self.take_tasks(page)
             self._between()
-        return n_changed + self._remove_missing(set(known) - seen)
+        missing = sorted(set(known) - seen)
+        self.read_tasks(missing)  # pages shift when tasks are deleted, so each is looked at again
+        return n_changed + len(missing)
 
     def read_tasks(self, ids: Sequence[int]) -> None:
         """Read single tasks again; those that are gone are removed."""
@@ -111,14 +114,9 @@ class Sync:
             if len(ids) > _TASKS_PER_READ:
                 self._between()
 
-    def _remove_missing(self, missing: set[int]) -> int:
-        """Remove tasks that a list of pages lacks. Pages shift when tasks are deleted, so each is looked at again."""
-        self.read_tasks(sorted(missing))
-        return len(missing)
-
     def take_tasks(self, tasks: Iterable[dict[str, Any]]) -> int:
         """Take in tasks with all their annotations; returns how many had changed annotations."""
-        found = [remote_task(task, self.question) for task in tasks]
+        found = [remote_task(task, self.question, self.connection.settings) for task in tasks]
         self.n_ignored += sum(task.n_ignored for task in found)
         self._add_documents(found)
         self._add_people({one.user_id for task in found for one in task.annotations})
@@ -153,21 +151,22 @@ class Sync:
             if body.get("action") == "PROJECT_UPDATED":
                 self.refresh_project()
             return body.get("action") != "PROJECT_UPDATED"
-        one = remote_annotation(body["annotation"], self.question)
         state = task_state(body["task"])
-        if one.is_gold or not self._is_known(state.id):  # what it means depends on the others
+        one = self.connection.settings.annotator_of(remote_annotation(body["annotation"], self.question), state.id)
+        if one.is_gold or not self._store.read(partial(self._targets, [state.id])):  # what it means depends on others
             self.read_tasks([state.id])
             return False
         self._add_people({one.user_id})
         self._add_classes(one.classes)
+        if body["task"].get("data") is not None:
+            self._add_documents([RemoteTask(state, self.question.text_of(body["task"]["data"]), ())])
 
         def write(connection: Connection) -> None:
-            scope = self._scope(connection)
-            row = connection.execute(_task_query(self._project_id, [state.id])).one_or_none()
-            if row is not None and one.user_id in scope.people:
+            scope, found = self._scope(connection), self._targets([state.id], connection)
+            if state.id in found and one.user_id in scope.people:
                 kind = answers.kind_of(one, scope.settings)
-                if answers.take_in_one(connection, scope, state.id, row.document_id, one, kind):  # otherwise it is late
-                    upsert(connection, labelstudio_task, [self._task_row(state, row.document_id)])
+                if answers.take_in_one(connection, scope, found[state.id], one, kind):  # otherwise it is late
+                    self.keep_state(state, connection)
 
         self._store.write(write)
         return False
@@ -185,29 +184,46 @@ class Sync:
         self.read_tasks(self._store.write(write))  # their overlap and state may have changed
 
     def _write_tasks(self, tasks: Sequence[RemoteTask], connection: Connection) -> int:
-        scope = self._scope(connection)
-        ids = self._document_ids(connection, tasks)
+        scope, ids = self._scope(connection), [task.state.id for task in tasks]
+        predicted = {number: target.predicted for number, target in self._targets(ids, connection).items()}
+        stored = self._stored(tasks, connection)
         n_changed = 0
         for task in tasks:
-            document_id = ids.get(str(task.state.id))
-            if document_id is not None:
-                upsert(connection, labelstudio_task, [self._task_row(task.state, document_id)])
-                n_changed += answers.take_in(connection, scope, task.state.id, document_id, task.annotations) > 0
+            number = task.state.id
+            if str(number) in stored:
+                target = Target(number, stored[str(number)].id, predicted.get(number))
+                self.keep_state(task.state, connection, target.document_id)
+                n_changed += answers.take_in(connection, scope, target, task.annotations) > 0
         return n_changed
 
-    def _document_ids(self, connection: Connection, tasks: Sequence[RemoteTask]) -> dict[str, int]:
-        names = [str(task.state.id) for task in tasks]
-        query = select(document.c.name, document.c.id).where(document.c.project_id == self._project_id)
-        return dict(connection.execute(query.where(document.c.name.in_(names))).all())
+    def _targets(self, ids: Sequence[int], connection: Connection) -> dict[int, Target]:
+        """Those of the tasks that are known."""
+        task = labelstudio_task.c
+        query = select(task.task_id, task.document_id, task.predicted)
+        rows = connection.execute(query.where(task.project_id == self._project_id, task.task_id.in_(ids)))
+        return {row.task_id: Target(*row) for row in rows}
 
-    def _task_row(self, state: RemoteState, document_id: int) -> dict[str, Any]:
+    def _stored(self, tasks: Sequence[RemoteTask], connection: Connection) -> dict[str, Any]:
+        """Number and text of the documents of tasks, by their names."""
+        names = [str(task.state.id) for task in tasks]
+        query = select(document.c.name, document.c.id, document.c.text).where(document.c.project_id == self._project_id)
+        return {row.name: row for row in connection.execute(query.where(document.c.name.in_(names)))}
+
+    def keep_state(self, state: RemoteState, connection: Connection, document_id: int | None = None) -> None:
+        """Note what Label Studio said about a task, whose document is new or known."""
         values = {name: value for name, value in state.__dict__.items() if name != "id"}
-        return {"project_id": self._project_id, "task_id": state.id, "document_id": document_id, **values}
+        key = {"project_id": self._project_id, "task_id": state.id}
+        if document_id is not None:
+            upsert(connection, labelstudio_task, [{**key, **values, "document_id": document_id}])
+            return
+        which = (labelstudio_task.c[name] == value for name, value in key.items())
+        connection.execute(update(labelstudio_task).where(*which).values(**values))
 
     def _scope(self, connection: Connection) -> Scope:
         labels = {label.name: label.id for label in projects.read_labels(connection, self._project_id)}
         people = annotators.people_of(connection, self._project_id)
-        return Scope(self._project_id, labels, people, self.connection.settings)
+        present = {user: one for user, one in people.items() if one is not None}
+        return Scope(self._project_id, labels, present, self.connection.settings)
 
     def _known_states(self, connection: Connection) -> dict[int, RemoteState]:
         task = labelstudio_task.c
@@ -215,26 +231,22 @@ class Sync:
         rows = connection.execute(select(*columns).where(task.project_id == self._project_id))
         return {row[0]: RemoteState(*row) for row in rows}
 
-    def _is_known(self, task_id: int) -> bool:
-        query = _task_query(self._project_id, [task_id])
-        return self._store.read(lambda connection: connection.execute(query).first()) is not None
-
     def _add_documents(self, tasks: Sequence[RemoteTask]) -> None:
-        stored = self._store.read(lambda connection: self._document_ids(connection, tasks))
-        new = [
-            documents.DocumentRow(str(task.state.id), task.text[:MAX_TEXT])
-            for task in tasks
-            if str(task.state.id) not in stored
-        ]
+        """Add documents of new tasks, and follow texts that were changed."""
+        stored = self._store.read(partial(self._stored, tasks))
+        texts = {str(task.state.id): task.text[:MAX_TEXT] for task in tasks}
+        new = [documents.DocumentRow(name, text) for name, text in texts.items() if name not in stored]
         if new:
             documents.import_documents(self._store, self._project_id, new)
+        changed = {row.id: texts[name] for name, row in stored.items() if row.text != texts[name]}
+        if changed:
+            self._store.write(lambda connection: documents.change_texts(connection, self._project_id, changed))
 
     def _add_people(self, users: set[int]) -> None:
-        known = self._store.read(lambda connection: annotators.known_users(connection, self._project_id))
-        missing = users - known
+        missing = users - self._store.read(lambda connection: annotators.people_of(connection, self._project_id)).keys()
         if missing:
             names = annotators.user_names(self._client.get("/api/users/"))
-            new = {user: names.get(user, "") for user in missing}
+            new = {user: names.get(abs(user), "") for user in missing}
             url = self.connection.url
             self._store.write(lambda connection: annotators.add_people(connection, self._project_id, url, new))
 
@@ -248,19 +260,5 @@ class Sync:
                 self.n_ignored += 1
 
     def _remove(self, ids: set[int]) -> None:
-        query = _task_query(self._project_id, sorted(ids))
-        rows = self._store.read(lambda connection: connection.execute(query).all()) if ids else []
-        for row in rows:
-            documents.delete_document(self._store, self._project_id, row.document_id)
-
-
-def _task_query(project_id: int, ids: Sequence[int]) -> Any:
-    task = labelstudio_task.c
-    return select(task.task_id, task.document_id).where(task.project_id == project_id, task.task_id.in_(ids))
-
-
-def note(store: Store, project_id: int, message: str) -> None:
-    """Keep what is going on, for ``palda labelstudio status``."""
-    table = connections.table
-    changed = update(table).where(table.c.project_id == project_id).values(message=message[:500])
-    store.write(lambda connection: connection.execute(changed).rowcount)
+        for target in self._store.read(partial(self._targets, sorted(ids))).values() if ids else ():
+            documents.delete_document(self._store, self._project_id, target.document_id)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from palda.live.records import Activity, ProjectSettings
     from palda.live.store import Store
 
-_NEW_FIT = REMOVALS | {"label_added", "documents_imported"}
+_NEW_FIT = REMOVALS | {"label_added", "documents_imported", "texts_changed"}
 _GROWTH, _GROWTH_AT_END = 0.25, 0.1  # of the votes until the next fit; if the target is near
 _NEAR = 2.0  # times the target
 _START = 0.5  # share of documents with a vote before documents are chosen by their gain, as in ``benchmarks adaptive``

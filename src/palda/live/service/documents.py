@@ -125,7 +125,7 @@ def _run_import(store: Store, project_id: int, job_id: int, rows: Sequence[Docum
     except ServiceError as error:
         end = {"state": "failed", "message": reason_of(error)}
     if n_new:
-        store.write(lambda connection: _reopen(connection, project_id, n_new))
+        store.write(lambda connection: _reopen(connection, project_id, "documents_imported", n_new))
     note(**end)
     return find_import(store, project_id, job_id)
 
@@ -271,9 +271,18 @@ def _add_rows(project_id: int, rows: Sequence[DocumentRow], connection: Connecti
     return len(new), sum(stored.get(row.name, row.text) != row.text for row in rows)
 
 
-def _reopen(connection: Connection, project_id: int, n_new: int) -> None:
+def change_texts(connection: Connection, project_id: int, texts: Mapping[int, str]) -> None:
+    """Give documents other texts, inside of a transaction; the next fit reads them."""
+    for document_id, text in texts.items():
+        mine = document.c.id == document_id, document.c.project_id == project_id
+        connection.execute(update(document).where(*mine).values(text=text))
+    if texts:
+        _reopen(connection, project_id, "texts_changed", len(texts))
+
+
+def _reopen(connection: Connection, project_id: int, kind: str, n: int) -> None:
     connection.execute(update(schema.project).where(schema.project.c.id == project_id).values(is_complete=False))
-    log_event(connection, project_id, "documents_imported", n=n_new)
+    log_event(connection, project_id, kind, n=n)
 
 
 def import_gold_table(store: Store, project_id: int, path: Path) -> int:

@@ -18,7 +18,7 @@ from starlette.staticfiles import StaticFiles
 
 from palda.live.errors import ConflictError, InvalidRequestError, NotFoundError, NotSignedInError
 from palda.live.labelstudio import connections
-from palda.live.labelstudio.prelabels import prelabel_influence
+from palda.live.labelstudio.prelabels import COLUMNS, NOTE, prelabel_influence
 from palda.live.records import Project, ProjectSettings
 from palda.live.service import access, people, projects, results
 from palda.live.web.events import status_json
@@ -194,6 +194,8 @@ def _dashboard_page(request: Request) -> Response:
         now=time.time(),
         people_json=_records(people.members(store, project.id)),
         influence=store.read(partial(prelabel_influence, project_id=project.id)),
+        prelabel_columns=COLUMNS,
+        prelabel_note=NOTE,
         exports=[(name, text) for name, text, for_admins in _EXPORTS if is_admin or not for_admins],
     )
 
