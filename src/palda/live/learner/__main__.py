@@ -6,6 +6,7 @@ argument because arguments of a process can be read by everybody on the machine,
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -86,6 +87,8 @@ def main() -> None:
     try:
         store = open_store(order["url"], as_learner=True)
         if LearnerLock(store).take(stop):
+            gc.collect()
+            gc.freeze()  # a long collection while the store is locked would let requests wait
             Learner(store, FitOptions(**order["options"])).run(stop)
     except PaldaError as error:
         sys.exit(str(error))
