@@ -166,7 +166,7 @@ def _append(connection: Connection, scope: Scope, entry: _Entry) -> int:
     sent = {"client_id": client_id, "body_hash": body, "kind": entry.kind, "submitted_at": now}
     measured = {"purpose": entry.purpose, "seconds": entry.seconds}
     submission_id = int(connection.execute(_ADD_SUBMISSION, about | sent | measured).scalar_one())
-    counted = connection.execute(queries.ANSWER_KIND, me).scalar() in _LOOKS
+    counted = connection.execute(queries.DOCUMENT_AND_ANSWER, me).one().kind in _LOOKS
     if (entry.kind == "votes") != counted:
         connection.execute(queries.ADD_LOOKS, {"document": entry.document_id, "n": -1 if counted else 1})
     answer = {**about, "kind": "undone" if entry.kind == "undo" else entry.kind, "answered_at": entry.given_at or now}
@@ -178,7 +178,7 @@ def _append(connection: Connection, scope: Scope, entry: _Entry) -> int:
             {**common, "position": position, "label_id": label, "value": value}
             for position, (label, value) in enumerate(entry.votes, first)
         ]
-        connection.execute(queries.ADD_VOTES, rows)
+        connection.execute(queries.ADD_VOTES[connection.dialect.name], rows)
     return submission_id
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,6 +35,16 @@ class _Held(NamedTuple):
     expires_at: float
 
 
+class _Situation(NamedTuple):
+    """What is known when somebody asks for a document."""
+
+    settings: ProjectSettings
+    label_ids: list[int]
+    held: _Held | None
+    reason: NoTaskReason | None  # why there is nothing to do
+    first_end: float  # of all leases
+
+
 class _Request(NamedTuple):
     """An answer or its withdrawal, for the log."""
 
@@ -52,23 +63,23 @@ def next_task(store: Store | Transaction, actor: Actor, project_id: int) -> Task
     me = {"person": actor.person_id, "project": project_id}
 
     def find(connection: Connection) -> Task | NoTask:
-        settings, held, reason = _current(connection, actor, me)
-        if reason is not None:
-            return NoTask(reason)
+        current = _current(connection, actor, me)
+        if current.reason is not None:
+            return NoTask(current.reason)
         now = time.time()
-        end = now + settings.lease_seconds
-        if held is not None:
-            connection.execute(queries.RENEW_LEASE, {**me, "document": held.document_id, "end": end})
-            return _held_task(connection, me, held._replace(expires_at=end))
-        _end_expired(connection, project_id, now)
-        chosen = _chosen(connection, {**me, "max_looks": settings.max_votes_per_doc}, end)
+        end = now + current.settings.lease_seconds
+        if current.held is not None:
+            connection.execute(queries.RENEW_LEASE, {**me, "document": current.held.document_id, "end": end})
+            return _held_task(connection, me, current.held._replace(expires_at=end), current.label_ids)
+        if current.first_end < now:
+            _end_expired(connection, project_id, now)
+        chosen = _chosen(connection, {**me, "max_looks": current.settings.max_votes_per_doc}, end)
         if chosen is None:
             has_any = connection.execute(queries.ANY_DOCUMENT, me).first() is not None
             return NoTask("nothing_left" if has_any else "no_documents")
         _add_lease(connection, me, chosen, now)
         name, text = _add_looks(connection, chosen.document_id, 1)
-        labels = chosen.label_ids or _label_ids(connection, project_id)
-        return Task(chosen.document_id, name, text, tuple(labels), end)
+        return Task(chosen.document_id, name, text, tuple(chosen.label_ids or current.label_ids), end)
 
     return store.write(find)
 
@@ -84,16 +95,19 @@ def submit(store: Store | Transaction, actor: Actor, project_id: int, given: Ans
     me = {"person": actor.person_id, "project": project_id}
 
     def keep(connection: Connection) -> Receipt:
+        on_document = {**me, "document": given.document_id}
+        found = connection.execute(queries.DOCUMENT_AND_ANSWER, on_document).one_or_none()
+        if found is None:
+            raise NotFoundError("there is no such document; it may have been deleted")
         submission_id = _add_submission(connection, me, request)
         if submission_id is None:
             return _repeated(connection, me, request)
-        on_document = {"person": actor.person_id, "document": given.document_id}
         held = connection.execute(queries.END_LEASE, on_document).one_or_none()
-        before = connection.execute(queries.ANSWER_KIND, on_document).scalar()
-        if actor.is_paused and held is None and before in (None, "undone"):
+        if actor.is_paused and held is None and found.kind in (None, "undone"):
             raise NotAllowedError("you are paused: only answers on documents that were given to you are taken")
-        entries = _entries(connection, me, given, None if held is None else held.label_ids)
-        counted = held is not None or before in LOOKS
+        known = queries.label_ids(found.label_keys)
+        entries = _entries(connection, me, given, known, None if held is None else held.label_ids)
+        counted = held is not None or found.kind in LOOKS
         if int(given.kind != "skip") != int(counted):
             _add_looks(connection, given.document_id, 1 if given.kind != "skip" else -1)
         _set_answer(connection, me, given.document_id, given.kind)
@@ -107,15 +121,17 @@ def undo(store: Store | Transaction, actor: Actor, project_id: int, client_id: s
     client_id, me = _checked_client_id(client_id), {"person": actor.person_id, "project": project_id}
 
     def withdraw(connection: Connection) -> Task | NoTask:
-        settings, _, _ = _current(connection, actor, me)
+        settings = _current(connection, actor, me).settings
         used = connection.execute(queries.SUBMISSION, {**me, "client": client_id}).one_or_none()
         request = _Request("undo", 0, client_id, _digest({"kind": "undo"}))
         if used is None:
             _withdraw_last(connection, me, request, settings)
         else:
             _repeated(connection, me, request)
-        _, held, _ = _current(connection, actor, me)
-        return NoTask("nothing_left") if held is None else _held_task(connection, me, held)
+        current = _current(connection, actor, me)
+        if current.held is None:
+            return NoTask("nothing_left")
+        return _held_task(connection, me, current.held, current.label_ids)
 
     return store.write(withdraw)
 
@@ -127,10 +143,7 @@ def own_progress(store: Store, actor: Actor, project_id: int) -> OwnProgress:
     return OwnProgress(int(n_answered), int(n_today))
 
 
-def _current(
-    connection: Connection, actor: Actor, me: dict[str, int]
-) -> tuple[ProjectSettings, _Held | None, NoTaskReason | None]:
-    """Settings, the document that somebody judges now, and why there is nothing to do."""
+def _current(connection: Connection, actor: Actor, me: dict[str, int]) -> _Situation:
     row = connection.execute(queries.PROJECT_AND_LEASE, me).one_or_none()
     if row is None:
         raise NotFoundError("there is no such project")
@@ -140,19 +153,16 @@ def _current(
         "paused": row.is_paused,
         "complete": row.is_complete,
     }
-    return ProjectSettings.from_json(row.settings), held, next((key for key, holds in reasons.items() if holds), None)
+    reason = next((key for key, holds in reasons.items() if holds), None)
+    settings = ProjectSettings.from_json(row.settings)
+    return _Situation(settings, queries.label_ids(row.label_keys), held, reason, row.first_end or math.inf)
 
 
-def _held_task(connection: Connection, me: dict[str, int], held: _Held) -> Task:
+def _held_task(connection: Connection, me: dict[str, int], held: _Held, label_ids: list[int]) -> Task:
     about = {"person": me["person"], "document": held.document_id}
     name, text = connection.execute(queries.TEXT, about).one()
-    labels = held.label_ids or _label_ids(connection, me["project"])
     votes = _last_votes(connection, about) if held.purpose == "undo" else {}
-    return Task(held.document_id, name, text, tuple(labels), held.expires_at, votes)
-
-
-def _label_ids(connection: Connection, project_id: int) -> list[int]:
-    return list(connection.execute(queries.LABELS, {"project": project_id}).scalars())
+    return Task(held.document_id, name, text, tuple(held.label_ids or label_ids), held.expires_at, votes)
 
 
 def _end_expired(connection: Connection, project_id: int, now: float) -> None:
@@ -192,8 +202,6 @@ def _digest(body: dict[str, Any]) -> str:
 
 def _add_submission(connection: Connection, me: dict[str, int], request: _Request) -> int | None:
     """Number of a new submission; None if its client id was used before."""
-    if connection.execute(queries.DOCUMENT, {"document": request.document_id, **me}).first() is None:
-        raise NotFoundError("there is no such document; it may have been deleted")
     values = {"project_id": me["project"], "person_id": me["person"], "submitted_at": time.time()}
     statement = queries.ADD_SUBMISSION[connection.dialect.name]
     return connection.execute(statement, {**values, **request._asdict()}).scalar()
@@ -209,12 +217,11 @@ def _repeated(connection: Connection, me: dict[str, int], request: _Request) -> 
 
 
 def _entries(
-    connection: Connection, me: dict[str, int], given: Answer, asked: list[int] | None
+    connection: Connection, me: dict[str, int], given: Answer, known: list[int], asked: list[int] | None
 ) -> Sequence[tuple[int, int | None]]:
     """Class and value of each entry of the log; a skip withdraws what was said before."""
     if given.kind == "skip":
         return _withdrawals(connection, {"person": me["person"], "document": given.document_id})
-    known = _label_ids(connection, me["project"])
     if given.kind == "cannot_tell":
         return [(label_id, None) for label_id in asked or known]
     if not set(given.votes) <= set(known):
@@ -246,7 +253,7 @@ def _add_votes(
             {**common, "position": position, "label_id": label_id, "value": value}
             for position, (label_id, value) in enumerate(entries, first)
         ]
-        connection.execute(queries.ADD_VOTES, rows)
+        connection.execute(queries.ADD_VOTES[connection.dialect.name], rows)
     return Receipt(submission_id, first + n_entries - 1, is_repeat=False)
 
 

@@ -1,6 +1,6 @@
-"""Statements of the requests that annotators send all the time, built once.
+"""Statements of the requests that annotators send all the time, built once and few per request.
 
-Building a statement takes longer than running it on a small store.
+Building a statement takes longer than running it on a small store, and each one is a round trip to PostgreSQL.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import (
     Float,
     Integer,
+    String,
     and_,
     bindparam,
     case,
+    cast,
     delete,
     exists,
     func,
@@ -50,9 +52,17 @@ def _inserts(table: Table) -> dict[str, Any]:
     return {"sqlite": sqlite.insert(table), "postgresql": postgresql.insert(table)}
 
 
-LABELS = select(label.c.id).where(label.c.project_id == _project).order_by(label.c.number)
+_label_key = cast(label.c.number, String) + ":" + cast(label.c.id, String)
+_label_keys = select(func.aggregate_strings(_label_key, ",")).where(label.c.project_id == _project).scalar_subquery()
+
+
+def label_ids(keys: str | None) -> list[int]:
+    """Ids of classes in their order, from a column ``label_keys``."""
+    pairs = [key.split(":") for key in (keys or "").split(",") if key]
+    return [number for _, number in sorted((int(place), int(number)) for place, number in pairs)]
+
+
 ANY_DOCUMENT = select(document.c.id).where(document.c.project_id == _project).limit(1)
-DOCUMENT = select(document.c.id).where(document.c.id == _document, document.c.project_id == _project)
 TEXT = select(document.c.name, document.c.text).where(document.c.id == _document)
 ADD_LOOKS = (
     update(document)
@@ -63,8 +73,11 @@ ADD_LOOKS = (
 
 _lease_columns = lease.c.document_id, lease.c.purpose, lease.c.label_ids, lease.c.expires_at
 _my_leases = and_(lease.c.project_id == project.c.id, lease.c.person_id == _person)
+_others = lease.alias()
+_first_end = select(func.min(_others.c.expires_at)).where(_others.c.project_id == _project).scalar_subquery()
 PROJECT_AND_LEASE = (  # one row; the lease that began last, if there is one
     select(project.c.settings, project.c.is_paused, project.c.is_complete, *_lease_columns)
+    .add_columns(_label_keys.label("label_keys"), _first_end.label("first_end"))
     .select_from(project.outerjoin(lease, _my_leases))
     .where(project.c.id == _project)
     .order_by(lease.c.leased_at.desc())
@@ -101,7 +114,11 @@ FEWEST_LOOKS = (
     .limit(1)
 )
 
-ANSWER_KIND = select(answer.c.kind).where(_my_answer)
+DOCUMENT_AND_ANSWER = (
+    select(answer.c.kind, _label_keys.label("label_keys"))
+    .select_from(document.outerjoin(answer, _my_answer))
+    .where(document.c.id == _document, document.c.project_id == _project)
+)
 SET_ANSWER = {
     name: statement.on_conflict_do_update(
         index_elements=[answer.c.person_id, answer.c.document_id],
@@ -145,7 +162,10 @@ ADD_SUBMISSION = {  # returns nothing if the client id was used before
     .returning(submission.c.id)
     for name, statement in _inserts(submission).items()
 }
-ADD_VOTES = insert(vote)
+ADD_VOTES = {  # with RETURNING, all rows are one statement; without a network, one statement per row is cheaper
+    "sqlite": insert(vote),
+    "postgresql": insert(vote).returning(vote.c.position),
+}
 ALL_VOTES = (
     select(vote.c.label_id, vote.c.value)
     .where(vote.c.person_id == _person, vote.c.document_id == _document)
