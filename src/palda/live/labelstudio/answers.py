@@ -174,11 +174,7 @@ def _append(connection: Connection, scope: Scope, entry: _Entry) -> int:
     first = next_positions(connection, max(len(entry.votes), 1))
     if entry.votes:
         common = {**about, "given_at": entry.given_at or now, "submission_id": submission_id}
-        rows = [
-            {**common, "position": position, "label_id": label, "value": value}
-            for position, (label, value) in enumerate(entry.votes, first)
-        ]
-        connection.execute(queries.ADD_VOTES[connection.dialect.name], rows)
+        queries.add_votes(connection, first, entry.votes, common)
     return submission_id
 
 

@@ -249,11 +249,7 @@ def _add_votes(
     about = {"project_id": me["project"], "document_id": document_id, "person_id": me["person"]}
     common = {**about, "given_at": time.time(), "submission_id": submission_id}
     if entries:
-        rows = [
-            {**common, "position": position, "label_id": label_id, "value": value}
-            for position, (label_id, value) in enumerate(entries, first)
-        ]
-        connection.execute(queries.ADD_VOTES[connection.dialect.name], rows)
+        queries.add_votes(connection, first, entries, common)
     return Receipt(submission_id, first + n_entries - 1, is_repeat=False)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import (
     Float,
     Integer,
+    SmallInteger,
     String,
     and_,
     bindparam,
@@ -30,7 +31,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from palda.live.schema import LOOKS, Key, answer, document, label, lease, project, queue, submission, vote
 
 if TYPE_CHECKING:
-    from sqlalchemy import Table
+    from collections.abc import Sequence
+
+    from sqlalchemy import Connection, Table
 
 _person, _project, _document = (
     bindparam("person", type_=Key),
@@ -141,6 +144,8 @@ OWN_PROGRESS = select(
     func.count(), func.coalesce(func.sum(case((answer.c.answered_at >= bindparam("today"), 1), else_=0)), 0)
 ).where(answer.c.project_id == _project, answer.c.person_id == _person, _is_vote)
 
+_values = postgresql.ARRAY(SmallInteger())
+_ABOUT_VOTES = "project_id", "document_id", "person_id", "given_at", "submission_id"
 _SENT = "project_id", "document_id", "person_id", "client_id", "body_hash", "kind", "submitted_at"
 SUBMISSION = select(submission.c.id, submission.c.body_hash).where(
     submission.c.project_id == _project,
@@ -162,10 +167,35 @@ ADD_SUBMISSION = {  # returns nothing if the client id was used before
     .returning(submission.c.id)
     for name, statement in _inserts(submission).items()
 }
-ADD_VOTES = {  # with RETURNING, all rows are one statement; without a network, one statement per row is cheaper
-    "sqlite": insert(vote),
-    "postgresql": insert(vote).returning(vote.c.position),
-}
+_entry = (
+    func.unnest(bindparam("label_ids", type_=postgresql.ARRAY(Key)), bindparam("values", type_=_values))
+    .table_valued("label_id", "value", with_ordinality="place")
+    .render_derived()
+)
+_ADD_ENTRIES = insert(vote).from_select(
+    ["position", "label_id", "value", *_ABOUT_VOTES],
+    select(
+        bindparam("first", type_=Key) + _entry.c.place - 1,
+        _entry.c.label_id,
+        _entry.c.value,
+        *(bindparam(name, type_=vote.c[name].type) for name in _ABOUT_VOTES),
+    ),
+)
+
+
+def add_votes(connection: Connection, first: int, entries: Sequence[tuple[int, int | None]], about: Any) -> None:
+    """Append votes to the log from the position ``first``, in one statement."""
+    if connection.dialect.name == "postgresql":
+        label_ids, values = zip(*entries, strict=True)
+        connection.execute(_ADD_ENTRIES, {**about, "first": first, "label_ids": label_ids, "values": values})
+        return
+    rows = [
+        {**about, "position": position, "label_id": label_id, "value": value}
+        for position, (label_id, value) in enumerate(entries, first)
+    ]
+    connection.execute(insert(vote), rows)
+
+
 ALL_VOTES = (
     select(vote.c.label_id, vote.c.value)
     .where(vote.c.person_id == _person, vote.c.document_id == _document)
