@@ -5,12 +5,9 @@ Building a statement takes longer than running it on a small store, and each one
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from sqlalchemy import (
     Float,
     Integer,
-    SmallInteger,
     String,
     and_,
     bindparam,
@@ -21,19 +18,12 @@ from sqlalchemy import (
     func,
     insert,
     not_,
-    null,
     or_,
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from palda.live.schema import LOOKS, Key, answer, document, label, lease, project, queue, submission, vote
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sqlalchemy import Connection, Table
 
 _person, _project, _document = (
     bindparam("person", type_=Key),
@@ -48,11 +38,6 @@ _my_queue = and_(queue.c.project_id == _project, queue.c.person_id == _person)
 _is_answered = exists().where(
     answer.c.person_id == _person, answer.c.document_id == document.c.id, answer.c.kind != "undone"
 )
-
-
-def _inserts(table: Table) -> dict[str, Any]:
-    """Insertions that may find their row there already, per dialect."""
-    return {"sqlite": sqlite.insert(table), "postgresql": postgresql.insert(table)}
 
 
 _label_key = cast(label.c.number, String) + ":" + cast(label.c.id, String)
@@ -87,13 +72,18 @@ PROJECT_AND_LEASE = (  # one row; the lease that began last, if there is one
     .limit(1)
 )
 RENEW_LEASE = update(lease).where(_my_lease).values(expires_at=bindparam("end"))
-END_LEASE = delete(lease).where(_my_lease).returning(lease.c.label_ids)
+END_LEASE = delete(lease).where(_my_lease)
 EXPIRED_LEASES = (
     select(lease.c.person_id, lease.c.document_id)
     .where(lease.c.project_id == _project, lease.c.expires_at < _now)
     .limit(100)
 )
-ADD_LEASE = insert(lease)
+_LEASE = "project_id", "purpose", "label_ids", "leased_at", "expires_at"
+ADD_LEASE = insert(lease).values(
+    person_id=_person,
+    document_id=_document,
+    **{name: bindparam(f"new_{name}", type_=lease.c[name].type) for name in _LEASE},
+)
 
 FROM_QUEUE = (
     select(queue.c.rank, queue.c.document_id, queue.c.purpose, queue.c.label_ids)
@@ -109,6 +99,7 @@ FROM_QUEUE = (
     .limit(1)
 )
 LEAVE_QUEUE = delete(queue).where(_my_queue, queue.c.rank <= bindparam("up_to"))
+TAKE = ADD_LOOKS.add_cte(LEAVE_QUEUE.cte("left_queue"), ADD_LEASE.cte("leased"))  # PostgreSQL alone can do this
 FEWEST_LOOKS = (
     select(document.c.id)
     .where(document.c.project_id == _project, document.c.n_looks < _max_looks, not_(document.c.is_gold))
@@ -117,18 +108,19 @@ FEWEST_LOOKS = (
     .limit(1)
 )
 
-DOCUMENT_AND_ANSWER = (
-    select(answer.c.kind, _label_keys.label("label_keys"))
-    .select_from(document.outerjoin(answer, _my_answer))
+_same_request = and_(
+    submission.c.project_id == _project,
+    submission.c.person_id == _person,
+    submission.c.client_id == bindparam("client"),
+)
+DOCUMENT_AND_ANSWER = (  # no row if there is no such document
+    select(answer.c.kind, lease.c.purpose, lease.c.leased_at, lease.c.label_ids)
+    .add_columns(submission.c.id.label("sent_id"), submission.c.body_hash, _label_keys.label("label_keys"))
+    .select_from(
+        document.outerjoin(answer, _my_answer).outerjoin(lease, _my_lease).outerjoin(submission, _same_request)
+    )
     .where(document.c.id == _document, document.c.project_id == _project)
 )
-SET_ANSWER = {
-    name: statement.on_conflict_do_update(
-        index_elements=[answer.c.person_id, answer.c.document_id],
-        set_={"kind": statement.excluded.kind, "answered_at": statement.excluded.answered_at},
-    )
-    for name, statement in _inserts(answer).items()
-}
 LAST_ANSWER = (  # by the number of its submission: clocks may jump
     select(answer.c.document_id, answer.c.kind)
     .join(
@@ -144,64 +136,13 @@ OWN_PROGRESS = select(
     func.count(), func.coalesce(func.sum(case((answer.c.answered_at >= bindparam("today"), 1), else_=0)), 0)
 ).where(answer.c.project_id == _project, answer.c.person_id == _person, _is_vote)
 
-_values = postgresql.ARRAY(SmallInteger())
-_ABOUT_VOTES = "project_id", "document_id", "person_id", "given_at", "submission_id"
-_SENT = "project_id", "document_id", "person_id", "client_id", "body_hash", "kind", "submitted_at"
-SUBMISSION = select(submission.c.id, submission.c.body_hash).where(
-    submission.c.project_id == _project,
-    submission.c.person_id == _person,
-    submission.c.client_id == bindparam("client"),
-)
-_lease_on = and_(lease.c.person_id == bindparam("person_id"), lease.c.document_id == bindparam("document_id"))
-_purpose, _begin = (
-    select(column).where(_lease_on).scalar_subquery() for column in (lease.c.purpose, lease.c.leased_at)
-)
-_elapsed = bindparam("submitted_at", type_=Float()) - _begin
-_measured = {  # no time if the clock was set back
-    "purpose": func.coalesce(_purpose, "none"),
-    "seconds": case((_elapsed >= 0, _elapsed), else_=null()),
-}
-ADD_SUBMISSION = {  # returns nothing if the client id was used before
-    name: statement.values(**{name: bindparam(name) for name in _SENT}, **_measured)
-    .on_conflict_do_nothing()
-    .returning(submission.c.id)
-    for name, statement in _inserts(submission).items()
-}
-_entry = (
-    func.unnest(bindparam("label_ids", type_=postgresql.ARRAY(Key)), bindparam("values", type_=_values))
-    .table_valued("label_id", "value", with_ordinality="place")
-    .render_derived()
-)
-_ADD_ENTRIES = insert(vote).from_select(
-    ["position", "label_id", "value", *_ABOUT_VOTES],
-    select(
-        bindparam("first", type_=Key) + _entry.c.place - 1,
-        _entry.c.label_id,
-        _entry.c.value,
-        *(bindparam(name, type_=vote.c[name].type) for name in _ABOUT_VOTES),
-    ),
-)
-
-
-def add_votes(connection: Connection, first: int, entries: Sequence[tuple[int, int | None]], about: Any) -> None:
-    """Append votes to the log from the position ``first``, in one statement."""
-    if connection.dialect.name == "postgresql":
-        label_ids, values = zip(*entries, strict=True)
-        connection.execute(_ADD_ENTRIES, {**about, "first": first, "label_ids": label_ids, "values": values})
-        return
-    rows = [
-        {**about, "position": position, "label_id": label_id, "value": value}
-        for position, (label_id, value) in enumerate(entries, first)
-    ]
-    connection.execute(insert(vote), rows)
-
-
+SUBMISSION = select(submission.c.id, submission.c.body_hash).where(_same_request)
+LAST_POSITION = select(func.max(vote.c.position)).where(vote.c.submission_id == bindparam("submission"))
 ALL_VOTES = (
     select(vote.c.label_id, vote.c.value)
     .where(vote.c.person_id == _person, vote.c.document_id == _document)
     .order_by(vote.c.position)
 )
-LAST_POSITION = select(func.max(vote.c.position)).where(vote.c.submission_id == bindparam("submission"))
 _latest = (
     select(func.max(submission.c.id))
     .where(submission.c.person_id == _person, submission.c.document_id == _document, submission.c.kind != "undo")
