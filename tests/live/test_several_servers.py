@@ -66,8 +66,10 @@ def test_entries_of_the_log_become_visible_in_their_order(
             pool.submit(label_everything, stores[number % 2], person, project_id, labels)
             for number, person in enumerate(members)
         ]
-        n_answers = [job.result() for job in work]
-        stop.set()
+        try:
+            n_answers = [job.result() for job in work]
+        finally:
+            stop.set()
         reader.result()
     assert n_answers == [N_DOCS] * N_PEOPLE
     for before, after in itertools.pairwise(seen):

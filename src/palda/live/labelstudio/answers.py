@@ -10,13 +10,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import and_, bindparam, delete, insert, select
+from sqlalchemy import and_, bindparam, delete, select
 
 from palda.live.learner.writes import upsert
-from palda.live.schema import Key, gold, labelstudio_annotation, submission, vote
+from palda.live.schema import LOOKS, Key, gold, labelstudio_annotation, submission, vote
 from palda.live.service import labelling_queries as queries
+from palda.live.service.answer_log import AnswerRecord, add_answer
 from palda.live.service.documents import write_gold
-from palda.live.store import next_positions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,10 +39,8 @@ _STORED = select(labelstudio_annotation).where(
     _one.project_id == bindparam("project", type_=Key), _one.annotation_id == bindparam("annotation", type_=Key)
 )
 _OF_DOCUMENT = select(labelstudio_annotation).where(_one.document_id == bindparam("document", type_=Key))
-_ADD_SUBMISSION = insert(submission).returning(submission.c.id)
 _VOTES_OF = select(vote.c.label_id, vote.c.value).where(vote.c.submission_id == bindparam("submission", type_=Key))
 _PURPOSE_OF = select(submission.c.purpose).where(submission.c.id == bindparam("submission", type_=Key))
-_LOOKS = ("votes", "cannot_tell")
 
 
 @dataclass(frozen=True)
@@ -171,27 +169,25 @@ def _append(connection: Connection, scope: Scope, entry: _Entry) -> int:
     me = {"person": entry.person_id, "project": scope.project_id, "document": entry.document_id}
     now = time.time()
     client_id = entry.client_id[:64]
-    if connection.execute(queries.SUBMISSION, {**me, "client": client_id}).first() is not None:
+    found = connection.execute(queries.DOCUMENT_AND_ANSWER, {**me, "client": client_id}).one()
+    if found.sent_id is not None:
         client_id = f"{client_id[:44]}-{time.time_ns():x}"  # deleted and seen again
-    about = {"project_id": scope.project_id, "document_id": entry.document_id, "person_id": entry.person_id}
     body = hashlib.sha256(repr((entry.document_id, entry.kind, list(entry.votes))).encode()).hexdigest()
-    sent = {"client_id": client_id, "body_hash": body, "kind": entry.kind, "submitted_at": now}
-    measured = {"purpose": entry.purpose, "seconds": entry.seconds}
-    submission_id = int(connection.execute(_ADD_SUBMISSION, about | sent | measured).scalar_one())
-    counted = connection.execute(queries.ANSWER_KIND, me).scalar() in _LOOKS
-    if (entry.kind == "votes") != counted:
-        connection.execute(queries.ADD_LOOKS, {"document": entry.document_id, "n": -1 if counted else 1})
-    answer = {**about, "kind": "undone" if entry.kind == "undo" else entry.kind, "answered_at": entry.given_at or now}
-    connection.execute(queries.SET_ANSWER[connection.dialect.name], answer)
-    first = next_positions(connection, max(len(entry.votes), 1))
-    if entry.votes:
-        common = {**about, "given_at": entry.given_at or now, "submission_id": submission_id}
-        rows = [
-            {**common, "position": position, "label_id": label, "value": value}
-            for position, (label, value) in enumerate(entry.votes, first)
-        ]
-        connection.execute(queries.ADD_VOTES, rows)
-    return submission_id
+    record = AnswerRecord(
+        scope.project_id,
+        entry.document_id,
+        entry.person_id,
+        client_id,
+        body,
+        entry.kind,
+        submitted_at=now,
+        purpose=entry.purpose,
+        seconds=entry.seconds,
+        answer_kind="undone" if entry.kind == "undo" else entry.kind,
+        given_at=entry.given_at or now,
+        n_looks=int(entry.kind == "votes") - int(found.kind in LOOKS),
+    )
+    return add_answer(connection, record, entry.votes)[0]
 
 
 def _set_gold(connection: Connection, project_id: int, document_id: int, values: dict[int, int]) -> None:

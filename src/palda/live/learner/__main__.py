@@ -6,6 +6,7 @@ argument because arguments of a process can be read by everybody on the machine,
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -80,6 +81,8 @@ def main() -> None:
         store = open_store(order["url"], as_learner=True)
         lock = lock_of(store, stop)  # held until the end
         if lock is not None:
+            gc.collect()
+            gc.freeze()  # a long collection while the store is locked would let requests wait
             Learner(store, FitOptions(**order["options"])).run(stop)
     except PaldaError as error:
         sys.exit(str(error))

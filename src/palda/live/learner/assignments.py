@@ -12,6 +12,7 @@ from sqlalchemy import and_, delete, func, insert, select
 
 from palda.live import schema
 from palda.live.learner import log_columns
+from palda.live.learner.writes import Paced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,7 +34,7 @@ _MAX_PAIRS = 400  # per call, so that the log is followed meanwhile; 0.5 s with 
 _PERIODS, _MAX_SECONDS = 8.0, 30.0  # a queue holds the work of so many calls, and of so many seconds at most
 _RATE_SECONDS = 60.0  # over which speeds are averaged
 _MIN_PERIOD, _IDLE_PERIOD = 0.1, 1.0  # seconds between two looks at the queues; with nobody at work
-_ROWS_PER_WRITE = 300
+_ROWS_PER_WRITE = 100
 _CLOCK_SECONDS = 60.0  # by which clocks and the duration of transactions may differ
 
 
@@ -209,11 +210,8 @@ class Assignments:
         )
         person_of = {name: person for person, name in names.items() if person in wanted}
         rows = self._rows(live, table, person_of, {person: one.last_rank for person, one in state.members.items()})
-        n_written = 0
-        for first in range(0, len(rows), _ROWS_PER_WRITE):
-            some = rows[first : first + _ROWS_PER_WRITE]
-            n_written += self._store.write(partial(self._insert, rows=some))
-        return n_written
+        pieces = [rows[first : first + _ROWS_PER_WRITE] for first in range(0, len(rows), _ROWS_PER_WRITE)]
+        return sum(Paced(self._store).write(*(partial(self._insert, rows=piece) for piece in pieces)))
 
     def _pairs(
         self, live: LiveModel, pairs: Sequence[tuple[int, int]], names: dict[int, str]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -15,20 +15,25 @@ if TYPE_CHECKING:
     from palda.live.store import Store
 
 
+Result = TypeVar("Result")
+
+
 class Paced:
     """Writes piece by piece, and leaves the store to others for as long as each piece took."""
 
     def __init__(self, store: Store, on_piece: Callable[[], None] = lambda: None) -> None:
         self._store, self._on_piece = store, on_piece
 
-    def write(self, *pieces: Callable[[Connection], Any]) -> None:
-        """Run the pieces, each in its own transaction."""
+    def write(self, *pieces: Callable[[Connection], Result]) -> list[Result]:
+        """Results of the pieces, each of which is a transaction of its own."""
+        results = []
         for piece in pieces:
             start = time.monotonic()
-            self._store.write(piece)
+            results.append(self._store.write(piece))
             self._on_piece()
             if len(pieces) > 1:
                 time.sleep(min(time.monotonic() - start, 0.1))
+        return results
 
 
 def upsert(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:

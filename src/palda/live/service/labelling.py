@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,8 +12,8 @@ from palda.live.errors import ConflictError, InvalidRequestError, NotAllowedErro
 from palda.live.records import NoTask, OwnProgress, ProjectSettings, Receipt, Task
 from palda.live.schema import LOOKS
 from palda.live.service import labelling_queries as queries
+from palda.live.service.answer_log import AnswerRecord, add_answer
 from palda.live.service.names import checked_name
-from palda.live.store import next_positions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +35,23 @@ class _Held(NamedTuple):
     expires_at: float
 
 
+class _Chosen(NamedTuple):
+    """A document to judge next, and its rank in the queue."""
+
+    held: _Held
+    rank: int = -1  # not from the queue
+
+
+class _Situation(NamedTuple):
+    """What is known when somebody asks for a document."""
+
+    settings: ProjectSettings
+    label_ids: list[int]
+    held: _Held | None
+    reason: NoTaskReason | None  # why there is nothing to do
+    first_end: float  # of all leases
+
+
 class _Request(NamedTuple):
     """An answer or its withdrawal, for the log."""
 
@@ -52,23 +70,22 @@ def next_task(store: Store | Transaction, actor: Actor, project_id: int) -> Task
     me = {"person": actor.person_id, "project": project_id}
 
     def find(connection: Connection) -> Task | NoTask:
-        settings, held, reason = _current(connection, actor, me)
-        if reason is not None:
-            return NoTask(reason)
+        current = _current(connection, actor, me)
+        if current.reason is not None:
+            return NoTask(current.reason)
         now = time.time()
-        end = now + settings.lease_seconds
-        if held is not None:
-            connection.execute(queries.RENEW_LEASE, {**me, "document": held.document_id, "end": end})
-            return _held_task(connection, me, held._replace(expires_at=end))
-        _end_expired(connection, project_id, now)
-        chosen = _chosen(connection, {**me, "max_looks": settings.max_votes_per_doc}, end)
+        end = now + current.settings.lease_seconds
+        if current.held is not None:
+            connection.execute(queries.RENEW_LEASE, {**me, "document": current.held.document_id, "end": end})
+            return _held_task(connection, me, current.held._replace(expires_at=end), current.label_ids)
+        if current.first_end < now:
+            _end_expired(connection, project_id, now)
+        chosen = _chosen(connection, {**me, "max_looks": current.settings.max_votes_per_doc}, end)
         if chosen is None:
             has_any = connection.execute(queries.ANY_DOCUMENT, me).first() is not None
             return NoTask("nothing_left" if has_any else "no_documents")
-        _add_lease(connection, me, chosen, now)
-        name, text = _add_looks(connection, chosen.document_id, 1)
-        labels = chosen.label_ids or _label_ids(connection, project_id)
-        return Task(chosen.document_id, name, text, tuple(labels), end)
+        name, text = _take(connection, me, chosen, now)
+        return Task(chosen.held.document_id, name, text, tuple(chosen.held.label_ids or current.label_ids), end)
 
     return store.write(find)
 
@@ -84,20 +101,22 @@ def submit(store: Store | Transaction, actor: Actor, project_id: int, given: Ans
     me = {"person": actor.person_id, "project": project_id}
 
     def keep(connection: Connection) -> Receipt:
-        submission_id = _add_submission(connection, me, request)
-        if submission_id is None:
-            return _repeated(connection, me, request)
-        on_document = {"person": actor.person_id, "document": given.document_id}
-        held = connection.execute(queries.END_LEASE, on_document).one_or_none()
-        before = connection.execute(queries.ANSWER_KIND, on_document).scalar()
-        if actor.role == "annotator" and held is None and before is None:
+        on_document = {**me, "document": given.document_id, "client": request.client_id}
+        found = connection.execute(queries.DOCUMENT_AND_ANSWER, on_document).one_or_none()
+        if found is None:
+            raise NotFoundError("there is no such document; it may have been deleted")
+        if found.sent_id is not None:
+            return _repeated(connection, request, found.sent_id, found.body_hash)
+        is_held = found.purpose is not None
+        if actor.role == "annotator" and not is_held and found.kind is None:
             raise NotAllowedError("this document was not given to you; ask for the next one")
-        entries = _entries(connection, me, given, None if held is None else held.label_ids)
-        counted = held is not None or before in LOOKS
-        if int(given.kind != "skip") != int(counted):
-            _add_looks(connection, given.document_id, 1 if given.kind != "skip" else -1)
-        _set_answer(connection, me, given.document_id, given.kind)
-        return _add_votes(connection, me, submission_id, given.document_id, entries)
+        entries = _entries(connection, me, given, queries.label_ids(found.label_keys), found.label_ids)
+        n_looks = int(given.kind != "skip") - int(is_held or found.kind in LOOKS)
+        now = time.time()
+        seconds = now - found.leased_at if is_held and now >= found.leased_at else None  # the clock may be set back
+        record = _record(me, request, given.kind, n_looks, now)
+        record = record._replace(purpose=found.purpose or "none", seconds=seconds)
+        return Receipt(*add_answer(connection, record, entries), is_repeat=False)
 
     return store.write(keep)
 
@@ -107,15 +126,17 @@ def undo(store: Store | Transaction, actor: Actor, project_id: int, client_id: s
     client_id, me = _checked_client_id(client_id), {"person": actor.person_id, "project": project_id}
 
     def withdraw(connection: Connection) -> Task | NoTask:
-        settings, _, _ = _current(connection, actor, me)
+        settings = _current(connection, actor, me).settings
         used = connection.execute(queries.SUBMISSION, {**me, "client": client_id}).one_or_none()
         request = _Request("undo", 0, client_id, _digest({"kind": "undo"}))
         if used is None:
             _withdraw_last(connection, me, request, settings)
         else:
-            _repeated(connection, me, request)
-        _, held, _ = _current(connection, actor, me)
-        return NoTask("nothing_left") if held is None else _held_task(connection, me, held)
+            _repeated(connection, request, used.id, used.body_hash)
+        current = _current(connection, actor, me)
+        if current.held is None:
+            return NoTask("nothing_left")
+        return _held_task(connection, me, current.held, current.label_ids)
 
     return store.write(withdraw)
 
@@ -127,10 +148,7 @@ def own_progress(store: Store, actor: Actor, project_id: int) -> OwnProgress:
     return OwnProgress(int(n_answered), int(n_today))
 
 
-def _current(
-    connection: Connection, actor: Actor, me: dict[str, int]
-) -> tuple[ProjectSettings, _Held | None, NoTaskReason | None]:
-    """Settings, the document that somebody judges now, and why there is nothing to do."""
+def _current(connection: Connection, actor: Actor, me: dict[str, int]) -> _Situation:
     row = connection.execute(queries.PROJECT_AND_LEASE, me).one_or_none()
     if row is None:
         raise NotFoundError("there is no such project")
@@ -140,19 +158,16 @@ def _current(
         "paused": row.is_paused,
         "complete": row.is_complete,
     }
-    return ProjectSettings.from_json(row.settings), held, next((key for key, holds in reasons.items() if holds), None)
+    reason = next((key for key, holds in reasons.items() if holds), None)
+    settings = ProjectSettings.from_json(row.settings)
+    return _Situation(settings, queries.label_ids(row.label_keys), held, reason, row.first_end or math.inf)
 
 
-def _held_task(connection: Connection, me: dict[str, int], held: _Held) -> Task:
+def _held_task(connection: Connection, me: dict[str, int], held: _Held, label_ids: list[int]) -> Task:
     about = {"person": me["person"], "document": held.document_id}
     name, text = connection.execute(queries.TEXT, about).one()
-    labels = held.label_ids or _label_ids(connection, me["project"])
     votes = _last_votes(connection, about) if held.purpose == "undo" else {}
-    return Task(held.document_id, name, text, tuple(labels), held.expires_at, votes)
-
-
-def _label_ids(connection: Connection, project_id: int) -> list[int]:
-    return list(connection.execute(queries.LABELS, {"project": project_id}).scalars())
+    return Task(held.document_id, name, text, tuple(held.label_ids or label_ids), held.expires_at, votes)
 
 
 def _end_expired(connection: Connection, project_id: int, now: float) -> None:
@@ -171,19 +186,30 @@ def _add_looks(connection: Connection, document_id: int, n: int) -> tuple[str, s
     return name, text
 
 
-def _add_lease(connection: Connection, me: dict[str, int], held: _Held, now: float) -> None:
-    mine = {"person_id": me["person"], "project_id": me["project"], "leased_at": now}
-    connection.execute(queries.ADD_LEASE, {**mine, **held._asdict()})
+def _lease(me: dict[str, int], held: _Held, now: float) -> dict[str, Any]:
+    values = {"project_id": me["project"], "leased_at": now, **held._asdict()}
+    return {**me, "document": held.document_id, **{f"new_{name}": value for name, value in values.items()}}
 
 
-def _chosen(connection: Connection, me: dict[str, int], end: float) -> _Held | None:
+def _take(connection: Connection, me: dict[str, int], chosen: _Chosen, now: float) -> tuple[str, str]:
+    """Lease a document and leave what came before it in the queue; returns its id and its text."""
+    given = {**_lease(me, chosen.held, now), "up_to": chosen.rank, "n": 1}
+    if connection.dialect.name == "postgresql":
+        name, text = connection.execute(queries.TAKE, given).one()
+        return name, text
+    if chosen.rank >= 0:
+        connection.execute(queries.LEAVE_QUEUE, given)
+    connection.execute(queries.ADD_LEASE, given)
+    return _add_looks(connection, chosen.held.document_id, 1)
+
+
+def _chosen(connection: Connection, me: dict[str, int], end: float) -> _Chosen | None:
     """The best document that ``assign`` chose for somebody and that is still wanted, else one with the fewest looks."""
     row = connection.execute(queries.FROM_QUEUE, me).one_or_none()
     if row is not None:
-        connection.execute(queries.LEAVE_QUEUE, {**me, "up_to": row.rank})
-        return _Held(row.document_id, row.purpose, row.label_ids, end)
+        return _Chosen(_Held(row.document_id, row.purpose, row.label_ids, end), row.rank)
     document_id = connection.execute(queries.FEWEST_LOOKS, me).scalar()
-    return None if document_id is None else _Held(document_id, "overlap", None, end)
+    return None if document_id is None else _Chosen(_Held(document_id, "overlap", None, end))
 
 
 def _checked_client_id(client_id: str) -> str:
@@ -194,31 +220,34 @@ def _digest(body: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
-def _add_submission(connection: Connection, me: dict[str, int], request: _Request) -> int | None:
-    """Number of a new submission; None if its client id was used before."""
-    if connection.execute(queries.DOCUMENT, {"document": request.document_id, **me}).first() is None:
-        raise NotFoundError("there is no such document; it may have been deleted")
-    values = {"project_id": me["project"], "person_id": me["person"], "submitted_at": time.time()}
-    statement = queries.ADD_SUBMISSION[connection.dialect.name]
-    return connection.execute(statement, {**values, **request._asdict()}).scalar()
+def _record(me: dict[str, int], request: _Request, answer_kind: str, n_looks: int, now: float) -> AnswerRecord:
+    return AnswerRecord(
+        project_id=me["project"],
+        person_id=me["person"],
+        **request._asdict(),
+        submitted_at=now,
+        purpose="none",
+        seconds=None,
+        answer_kind=answer_kind,
+        given_at=now,
+        n_looks=n_looks,
+    )
 
 
-def _repeated(connection: Connection, me: dict[str, int], request: _Request) -> Receipt:
+def _repeated(connection: Connection, request: _Request, submission_id: int, body_hash: str) -> Receipt:
     """Acknowledgement of a request that was stored before; another request with its client id is an error."""
-    row = connection.execute(queries.SUBMISSION, {**me, "client": request.client_id}).one()
-    if row.body_hash != request.body_hash:
+    if body_hash != request.body_hash:
         raise ConflictError("this client id was used for another answer; give every answer an id of its own")
-    last = connection.execute(queries.LAST_POSITION, {"submission": row.id}).scalar()
-    return Receipt(row.id, int(last or 0), is_repeat=True)
+    last = connection.execute(queries.LAST_POSITION, {"submission": submission_id}).scalar()
+    return Receipt(submission_id, int(last or 0), is_repeat=True)
 
 
 def _entries(
-    connection: Connection, me: dict[str, int], given: Answer, asked: list[int] | None
+    connection: Connection, me: dict[str, int], given: Answer, known: list[int], asked: list[int] | None
 ) -> Sequence[tuple[int, int | None]]:
     """Class and value of each entry of the log; a skip withdraws what was said before."""
     if given.kind == "skip":
         return _withdrawals(connection, {"person": me["person"], "document": given.document_id})
-    known = _label_ids(connection, me["project"])
     if given.kind == "cannot_tell":
         return [(label_id, None) for label_id in asked or known]
     if not set(given.votes) <= set(known):
@@ -228,32 +257,6 @@ def _entries(
     return sorted(given.votes.items())
 
 
-def _set_answer(connection: Connection, me: dict[str, int], document_id: int, kind: str) -> None:
-    values = {"person_id": me["person"], "project_id": me["project"], "document_id": document_id, "kind": kind}
-    connection.execute(queries.SET_ANSWER[connection.dialect.name], {**values, "answered_at": time.time()})
-
-
-def _add_votes(
-    connection: Connection,
-    me: dict[str, int],
-    submission_id: int,
-    document_id: int,
-    entries: Sequence[tuple[int, int | None]],
-) -> Receipt:
-    """Append votes to the log."""
-    n_entries = max(len(entries), 1)  # a skip takes a position too, so that listeners see that something happened
-    first = next_positions(connection, n_entries)
-    about = {"project_id": me["project"], "document_id": document_id, "person_id": me["person"]}
-    common = {**about, "given_at": time.time(), "submission_id": submission_id}
-    if entries:
-        rows = [
-            {**common, "position": position, "label_id": label_id, "value": value}
-            for position, (label_id, value) in enumerate(entries, first)
-        ]
-        connection.execute(queries.ADD_VOTES, rows)
-    return Receipt(submission_id, first + n_entries - 1, is_repeat=False)
-
-
 def _withdraw_last(connection: Connection, me: dict[str, int], request: _Request, settings: ProjectSettings) -> None:
     """Withdraw the votes of the last answer and give its document back."""
     last = connection.execute(queries.LAST_ANSWER, me).one_or_none()
@@ -261,16 +264,12 @@ def _withdraw_last(connection: Connection, me: dict[str, int], request: _Request
         raise ConflictError("there is no answer to undo")
     about = {"person": me["person"], "document": last.document_id}
     asked = [row.label_id for row in connection.execute(queries.LAST_VOTES, about)] if settings.ask == "labels" else []
-    submission_id = _add_submission(connection, me, request._replace(document_id=last.document_id))
-    if submission_id is None:
-        raise AssertionError("the client id is new")
-    _add_votes(connection, me, submission_id, last.document_id, _withdrawals(connection, about))
-    _set_answer(connection, me, last.document_id, "undone")
-    if last.kind == "skip":
-        _add_looks(connection, last.document_id, 1)
-    connection.execute(queries.END_LEASE, about)
     now = time.time()
-    _add_lease(connection, me, _Held(last.document_id, "undo", asked or None, now + settings.lease_seconds), now)
+    request = request._replace(document_id=last.document_id)
+    record = _record(me, request, "undone", int(last.kind == "skip"), now)
+    add_answer(connection, record, _withdrawals(connection, about))
+    held = _Held(last.document_id, "undo", asked or None, now + settings.lease_seconds)
+    connection.execute(queries.ADD_LEASE, _lease(me, held, now))
 
 
 def _withdrawals(connection: Connection, about: dict[str, int]) -> list[tuple[int, None]]:

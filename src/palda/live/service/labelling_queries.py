@@ -1,24 +1,23 @@
-"""Statements of the requests that annotators send all the time, built once.
+"""Statements of the requests that annotators send all the time, built once and few per request.
 
-Building a statement takes longer than running it on a small store.
+Building a statement takes longer than running it on a small store, and each one is a round trip to PostgreSQL.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from sqlalchemy import (
     Float,
     Integer,
+    String,
     and_,
     bindparam,
     case,
+    cast,
     delete,
     exists,
     func,
     insert,
     not_,
-    null,
     or_,
     select,
     update,
@@ -26,9 +25,6 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from palda.live.schema import LOOKS, OPEN, Key, answer, document, label, lease, project, queue, submission, vote
-
-if TYPE_CHECKING:
-    from sqlalchemy import Table
 
 _person, _project, _document = (
     bindparam("person", type_=Key),
@@ -45,14 +41,17 @@ _is_answered = exists().where(
 )
 
 
-def _inserts(table: Table) -> dict[str, Any]:
-    """Insertions that may find their row there already, per dialect."""
-    return {"sqlite": sqlite.insert(table), "postgresql": postgresql.insert(table)}
+_label_key = cast(label.c.number, String) + ":" + cast(label.c.id, String)
+_label_keys = select(func.aggregate_strings(_label_key, ",")).where(label.c.project_id == _project).scalar_subquery()
 
 
-LABELS = select(label.c.id).where(label.c.project_id == _project).order_by(label.c.number)
+def label_ids(keys: str | None) -> list[int]:
+    """Ids of classes in their order, from a column ``label_keys``."""
+    pairs = [key.split(":") for key in (keys or "").split(",") if key]
+    return [number for _, number in sorted((int(place), int(number)) for place, number in pairs)]
+
+
 ANY_DOCUMENT = select(document.c.id).where(document.c.project_id == _project).limit(1)
-DOCUMENT = select(document.c.id).where(document.c.id == _document, document.c.project_id == _project)
 TEXT = select(document.c.name, document.c.text).where(document.c.id == _document)
 ADD_LOOKS = (
     update(document)
@@ -63,21 +62,29 @@ ADD_LOOKS = (
 
 _lease_columns = lease.c.document_id, lease.c.purpose, lease.c.label_ids, lease.c.expires_at
 _my_leases = and_(lease.c.project_id == project.c.id, lease.c.person_id == _person)
+_others = lease.alias()
+_first_end = select(func.min(_others.c.expires_at)).where(_others.c.project_id == _project).scalar_subquery()
 PROJECT_AND_LEASE = (  # one row; the lease that began last, if there is one
     select(project.c.settings, project.c.is_paused, project.c.is_complete, *_lease_columns)
+    .add_columns(_label_keys.label("label_keys"), _first_end.label("first_end"))
     .select_from(project.outerjoin(lease, _my_leases))
     .where(project.c.id == _project)
     .order_by(lease.c.leased_at.desc())
     .limit(1)
 )
 RENEW_LEASE = update(lease).where(_my_lease).values(expires_at=bindparam("end"))
-END_LEASE = delete(lease).where(_my_lease).returning(lease.c.label_ids)
+END_LEASE = delete(lease).where(_my_lease)
 EXPIRED_LEASES = (
     select(lease.c.person_id, lease.c.document_id, lease.c.leased_at)
     .where(lease.c.project_id == _project, lease.c.expires_at < _now)
     .limit(100)
 )
-ADD_LEASE = insert(lease)
+_LEASE = "project_id", "purpose", "label_ids", "leased_at", "expires_at"
+ADD_LEASE = insert(lease).values(
+    person_id=_person,
+    document_id=_document,
+    **{name: bindparam(f"new_{name}", type_=lease.c[name].type) for name in _LEASE},
+)
 
 FROM_QUEUE = (
     select(queue.c.rank, queue.c.document_id, queue.c.purpose, queue.c.label_ids)
@@ -93,6 +100,7 @@ FROM_QUEUE = (
     .limit(1)
 )
 LEAVE_QUEUE = delete(queue).where(_my_queue, queue.c.rank <= bindparam("up_to"))
+TAKE = ADD_LOOKS.add_cte(LEAVE_QUEUE.cte("left_queue"), ADD_LEASE.cte("leased"))  # PostgreSQL alone can do this
 FEWEST_LOOKS = (
     select(document.c.id)
     .where(document.c.project_id == _project, document.c.n_looks < _max_looks, not_(document.c.is_gold))
@@ -101,15 +109,23 @@ FEWEST_LOOKS = (
     .limit(1)
 )
 
-ANSWER_KIND = select(answer.c.kind).where(_my_answer)
-SET_ANSWER = {
-    name: statement.on_conflict_do_update(
-        index_elements=[answer.c.person_id, answer.c.document_id],
-        set_={"kind": statement.excluded.kind, "answered_at": statement.excluded.answered_at},
+_same_request = and_(
+    submission.c.project_id == _project,
+    submission.c.person_id == _person,
+    submission.c.client_id == bindparam("client"),
+)
+DOCUMENT_AND_ANSWER = (  # no row if there is no such document
+    select(answer.c.kind, lease.c.purpose, lease.c.leased_at, lease.c.label_ids)
+    .add_columns(submission.c.id.label("sent_id"), submission.c.body_hash, _label_keys.label("label_keys"))
+    .select_from(
+        document.outerjoin(answer, _my_answer).outerjoin(lease, _my_lease).outerjoin(submission, _same_request)
     )
-    for name, statement in _inserts(answer).items()
+    .where(document.c.id == _document, document.c.project_id == _project)
+)
+NOTE_EXPIRED = {
+    name: dialect.insert(answer).on_conflict_do_nothing()
+    for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
 }
-NOTE_EXPIRED = {name: statement.on_conflict_do_nothing() for name, statement in _inserts(answer).items()}
 LAST_ANSWER = (  # by the number of its submission: clocks may jump
     select(answer.c.document_id, answer.c.kind)
     .join(
@@ -125,34 +141,13 @@ OWN_PROGRESS = select(
     func.count(), func.coalesce(func.sum(case((answer.c.answered_at >= bindparam("today"), 1), else_=0)), 0)
 ).where(answer.c.project_id == _project, answer.c.person_id == _person, _is_vote)
 
-_SENT = "project_id", "document_id", "person_id", "client_id", "body_hash", "kind", "submitted_at"
-SUBMISSION = select(submission.c.id, submission.c.body_hash).where(
-    submission.c.project_id == _project,
-    submission.c.person_id == _person,
-    submission.c.client_id == bindparam("client"),
-)
-_lease_on = and_(lease.c.person_id == bindparam("person_id"), lease.c.document_id == bindparam("document_id"))
-_purpose, _begin = (
-    select(column).where(_lease_on).scalar_subquery() for column in (lease.c.purpose, lease.c.leased_at)
-)
-_elapsed = bindparam("submitted_at", type_=Float()) - _begin
-_measured = {  # no time if the clock was set back
-    "purpose": func.coalesce(_purpose, "none"),
-    "seconds": case((_elapsed >= 0, _elapsed), else_=null()),
-}
-ADD_SUBMISSION = {  # returns nothing if the client id was used before
-    name: statement.values(**{name: bindparam(name) for name in _SENT}, **_measured)
-    .on_conflict_do_nothing()
-    .returning(submission.c.id)
-    for name, statement in _inserts(submission).items()
-}
-ADD_VOTES = insert(vote)
+SUBMISSION = select(submission.c.id, submission.c.body_hash).where(_same_request)
+LAST_POSITION = select(func.max(vote.c.position)).where(vote.c.submission_id == bindparam("submission"))
 ALL_VOTES = (
     select(vote.c.label_id, vote.c.value)
     .where(vote.c.person_id == _person, vote.c.document_id == _document)
     .order_by(vote.c.position)
 )
-LAST_POSITION = select(func.max(vote.c.position)).where(vote.c.submission_id == bindparam("submission"))
 _latest = (
     select(func.max(submission.c.id))
     .where(submission.c.person_id == _person, submission.c.document_id == _document, submission.c.kind != "undo")
