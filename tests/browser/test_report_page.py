@@ -266,9 +266,22 @@ def test_markup_in_names_and_texts_never_runs(browser: Any, injected: Path) -> N
     assert watched.faults == []
 
 
-@pytest.mark.parametrize("colours", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-@pytest.mark.parametrize("path", ["report", "mixed"])
+@pytest.mark.parametrize(
+    ("path", "colours", "size"),
+    [
+        pytest.param(path, colours, size, marks=[pytest.mark.long] * is_long, id=f"{path}-{colours}-{name}")
+        for path, name, size, colours, is_long in [
+            ("report", "desk", DESK, "light", False),
+            ("report", "phone", PHONE, "dark", False),
+            ("mixed", "desk", DESK, "dark", False),
+            ("mixed", "phone", PHONE, "light", False),
+            ("report", "desk", DESK, "dark", True),
+            ("report", "phone", PHONE, "light", True),
+            ("mixed", "desk", DESK, "light", True),
+            ("mixed", "phone", PHONE, "dark", True),
+        ]
+    ],
+)
 def test_the_accessibility_audit_finds_no_serious_fault(
     browser: Any, path: str, colours: str, size: dict[str, int], request: pytest.FixtureRequest
 ) -> None:

@@ -21,8 +21,6 @@ from palda.live.labelstudio.remote import Question
 from palda.live.labelstudio.steering import Steering
 from palda.live.labelstudio.sync import Sync
 from palda.live.labelstudio.tokens import SecretsFile, secret_hash
-from palda.live.learner.fitting import MIN_JUDGED
-from palda.live.learner.loop import Learner
 from palda.live.learner.options import FitOptions
 from palda.live.records import ProjectSettings
 from palda.live.service import access, projects, results
@@ -79,9 +77,13 @@ class Follower:
                 "copy one from Account & Settings, Personal Access Token"
             )
         self._client = Client(url, token)
-        found = read_project(self._client, order.remote_project)
-        kept = file.keep(name, token)
-        self.project_id = set_up(store, owner, order, found, secret_hash(kept.secret))
+        try:
+            found = read_project(self._client, order.remote_project)
+            kept = file.keep(name, token)
+            self.project_id = set_up(store, owner, order, found, secret_hash(kept.secret))
+        except BaseException:
+            self._client.close()
+            raise
         self._address = order.backend_url
         self.hosts: Sequence[str] = [urlsplit(order.backend_url).hostname or ""] if order.backend_url else []
         self._connector = Connector(store, self._client, self.project_id, kept.secret, say, order.seconds)
@@ -165,6 +167,9 @@ def _settings_lines(connection: StoredConnection, found: dict[str, Any]) -> Iter
 
 def _fit(store: Store, project_id: int) -> None:
     """Fit once, as the learner does, if there is enough."""
+    from palda.live.learner.fitting import MIN_JUDGED
+    from palda.live.learner.loop import Learner
+
     state = results.status(store, project_id)
     if state.n_judged < min(MIN_JUDGED, state.n_documents) or not state.n_judged:
         return

@@ -149,10 +149,10 @@ def run(
     PaldaError
         If the address cannot be listened on.
     """
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    gc.collect()
-    gc.freeze()  # a collection looks at what requests leave behind, not for a tenth of a second at all modules
     with listen(host, port) as listener:
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        gc.collect()
+        gc.freeze()  # a collection looks at what requests leave behind, not for a tenth of a second at all modules
         name = f"[{host}]" if ":" in host else host
         url = f"http://{name}:{listener.getsockname()[1]}"
         Server(app, partial(started or _ignore, url), **options).run(sockets=[listener])
