@@ -178,7 +178,7 @@ def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_requests_drawn_from_the_openapi_document_get_documented_answers(tmp_path: Path) -> None:
     with _served(str(tmp_path / "project.db"), tmp_path) as (world, url):
-        statuses = exercise(world, url, n_examples=5, start=random.randrange(10**6))  # noqa: S311 - no secret
+        statuses = exercise(world, url, n_examples=7, start=random.randrange(10**6))  # noqa: S311 - no secret
     assert statuses.total() >= 200
     assert {status for _, status in statuses} >= {200, 201, 204, 401, 404, 422}
 
