@@ -309,7 +309,7 @@ def test_evidence_of_features_is_drawn_and_sorted(browser: Any, featured: Path) 
     )
     np.testing.assert_allclose(np.array(widths) / np.array(shares), widths[0] / shares[0], rtol=0.1)
     page.locator("#document-list summary").first.click()
-    page.get_by_text("Features:", exact=True).first.wait_for(timeout=5000)  # drawn when the document is opened
+    page.get_by_text("Features:", exact=True).first.wait_for(timeout=60_000)  # drawn when the document is opened
     watched.context.close()
     assert watched.faults == []
 

@@ -118,7 +118,7 @@ def run_server(line: str) -> None:
         assert server.stdout is not None
         first = server.stdout.readline()
         server.terminate()
-        assert server.wait(30) == 0, line
+        assert server.wait(60) == 0, line
     assert json.loads(first)["admin_token"] if "--json" in words else first.startswith("palda serves at http://")
 
 
