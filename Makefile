@@ -7,6 +7,9 @@ CORE := $(VENV)/.core-installed
 DEV := $(VENV)/.dev-installed
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
+# Tests start many processes. Where Python is told to keep no bytecode, each of them would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast test-long test-labelstudio check kernels fuzz bench golden docs format clean
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -94,6 +95,10 @@ class _DeselectedCount:
         if deselected and not self.told:  # every worker deselects the same tests
             self.told = True
             self.config.hook.pytest_deselected(items=[SimpleNamespace(nodeid=nodeid) for nodeid in deselected])
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # a collection during a test need not look at all modules
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -113,11 +113,13 @@ class Newsroom:
         }
 
 
-def run(learner: Learner, until: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Steps of a learner until something holds."""
+def run(learner: Learner, until: Callable[[], bool], seconds: float = 60.0, *, refit: bool = False) -> None:
+    """Steps of a learner until something holds. With ``refit`` a fit need not wait for the pause after the last one."""
     end = time.monotonic() + seconds
     while not until():
         assert time.monotonic() < end, "the learner did not get there"
+        for one in learner._projects.values() if refit else ():
+            one._fit_at = min(one._fit_at, 1e-9)
         if not learner.step():
             time.sleep(0.01)
         assert not learner._failures, "a step of the learner failed"

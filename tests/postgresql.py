@@ -56,8 +56,14 @@ class PostgreSQL:
     def new_database(self) -> str:
         """Address of a new, empty database."""
         name = f"test_{uuid.uuid4().hex}"
-        self.run("createdb", "--host", str(self.folder), "--username", "palda", name)
-        return f"postgresql://palda@/{name}?host={self.folder}"
+        import psycopg
+
+        with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload]
+        return self._address(name)
+
+    def _address(self, database: str) -> str:
+        return f"postgresql://palda@/{database}?host={self.folder}"
 
 
 @contextmanager

@@ -98,14 +98,14 @@ class Server:
         assert self.process is not None
         assert self.process.stdout is not None
         self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(timeout=30)
+        code = self.process.wait(timeout=60)
         self.process.stdout.close()
         return code
 
 
 def call(port: int, token: str, method: str, path: str, body: Any = None) -> Any:
     """Answer of the API; raises ``OSError`` or ``HTTPException`` if there is none."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         connection.request(method, f"/api/v1{path}", None if body is None else json.dumps(body), headers)

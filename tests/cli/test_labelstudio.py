@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import signal
 import stat
 import subprocess
@@ -10,10 +9,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.live.fake_labelstudio import CONFIG, LEGACY, FakeLabelStudio, label_studio
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Palda
 
 TWO = CONFIG.replace("</View>", '<Choices name="mood" toName="text"><Choice value="good"/></Choices></View>')
 
@@ -26,13 +28,12 @@ def studio() -> Iterator[FakeLabelStudio]:
         yield found
 
 
-def palda(folder: Path, *arguments: str, token: str | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "palda", "labelstudio", *arguments]
-    environment = {key: value for key, value in os.environ.items() if key != "LABEL_STUDIO_API_KEY"}
-    environment |= {} if token is None else {"LABEL_STUDIO_API_KEY": token}
-    return subprocess.run(  # noqa: S603
-        command, capture_output=True, text=True, check=False, timeout=120, cwd=folder, env=environment
-    )
+@pytest.fixture
+def labelstudio(palda: Palda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Palda:
+    """Runs ``palda labelstudio`` in the folder of the test, without a token in the environment."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LABEL_STUDIO_API_KEY", raising=False)
+    return lambda *arguments: palda("labelstudio", *arguments)
 
 
 def follow(folder: Path, studio: FakeLabelStudio, *options: str) -> str:
@@ -69,7 +70,7 @@ def follow(folder: Path, studio: FakeLabelStudio, *options: str) -> str:
 
 
 @pytest.mark.slow
-def test_connect_again_status_and_disconnect(tmp_path: Path, studio: FakeLabelStudio) -> None:
+def test_connect_again_status_and_disconnect(tmp_path: Path, studio: FakeLabelStudio, labelstudio: Palda) -> None:
     before = copy.deepcopy(studio.project)
     (tmp_path / "token").write_text(LEGACY)
     assert "3 were new or changed" in follow(tmp_path, studio, "--token-file", "token")
@@ -81,10 +82,9 @@ def test_connect_again_status_and_disconnect(tmp_path: Path, studio: FakeLabelSt
     assert LEGACY.encode() not in (tmp_path / "labelstudio-3.db").read_bytes()
     follow(tmp_path, studio)  # the token is known
     assert (len(studio.webhooks), len(studio.backends)) == (1, 1)
-    told = palda(tmp_path, "status", "labelstudio-3.db")
-    assert "tasks: 3, annotations: 3" in told.stdout
-    ended = palda(tmp_path, "disconnect", "--project", "3")
-    assert (ended.returncode, ended.stdout) == (0, "")
+    assert "tasks: 3, annotations: 3" in labelstudio("status", "labelstudio-3.db").out
+    ended = labelstudio("disconnect", "--project", 3)
+    assert (ended.code, ended.out) == (0, "")
     assert studio.project == before
     assert (studio.webhooks, studio.backends, secrets.exists()) == ({}, {}, False)
 
@@ -99,24 +99,29 @@ def test_connect_again_status_and_disconnect(tmp_path: Path, studio: FakeLabelSt
     ],
 )
 def test_what_cannot_be_connected_is_one_line(
-    tmp_path: Path, studio: FakeLabelStudio, options: tuple[str, ...], token: str | None, message: str
+    studio: FakeLabelStudio,
+    labelstudio: Palda,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    token: str | None,
+    message: str,
 ) -> None:
-    done = palda(tmp_path, "connect", studio.url, *options, token=token)
-    assert done.returncode == 1
-    assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert "secret word" not in done.stderr
-    assert "f" * 40 not in done.stderr
+    if token is not None:
+        monkeypatch.setenv("LABEL_STUDIO_API_KEY", token)
+    line = labelstudio("connect", studio.url, *options).error_line
+    assert message in line
+    assert "secret word" not in line
+    assert "f" * 40 not in line
     assert studio.changes == []
 
 
-def test_several_questions_are_named(tmp_path: Path) -> None:
+def test_several_questions_are_named(labelstudio: Palda, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LABEL_STUDIO_API_KEY", LEGACY)
     with label_studio(config=TWO) as studio:
-        done = palda(tmp_path, "connect", studio.url, "--project", "3", token=LEGACY)
-    assert done.returncode == 1
-    assert "--question" in done.stderr
-    assert "mood" in done.stderr
+        line = labelstudio("connect", studio.url, "--project", 3).error_line
+    assert "--question" in line
+    assert "mood" in line
 
 
-def test_no_connection_is_one_line(tmp_path: Path) -> None:
-    assert "there is no such file" in palda(tmp_path, "disconnect", "--project", "3").stderr
+def test_no_connection_is_one_line(labelstudio: Palda) -> None:
+    assert "there is no such file" in labelstudio("disconnect", "--project", 3).error_line

@@ -198,7 +198,7 @@ def test_a_signal_ends_a_command_with_one_line_and_no_file(
         second = palda("aggregate", world.votes, "-o", tmp_path / "out.csv", "--quiet")
         assert "another process is writing it" in second.error_line
         process.send_signal(getattr(signal, name))
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (code, "", f"palda: {word}\n")
     assert not list(tmp_path.iterdir())
 
@@ -225,7 +225,7 @@ def test_a_terminated_run_of_shard_says_how_to_resume(palda: Palda, tmp_path: Pa
             assert process.poll() is None
             time.sleep(0.01)
         process.terminate()
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     assert process.returncode == 143
     assert err == "palda: terminated; what is done is kept; to resume, repeat the command with --resume\n"
     assert palda(*call, "--resume").code == 0

@@ -8,12 +8,12 @@ import json
 import os
 import pty
 import re
-import subprocess
-import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.cli.conftest import run_main
 
 from palda import CrowdPALDA, Votes
 from palda.data import Corpus
@@ -130,27 +130,22 @@ def test_messages_and_tables_show_them(palda: Palda, tmp_path: Path) -> None:
     assert "\\u202e\\x1b[31m" in palda("aggregate", path).error_line
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("form", ["--csv", "--json"])
-def test_a_terminal_never_gets_escape_sequences_and_a_pipe_gets_exact_data(tmp_path: Path, form: str) -> None:
+def test_a_terminal_never_gets_escape_sequences_and_a_pipe_gets_exact_data(
+    palda: Palda, tmp_path: Path, form: str
+) -> None:
     path = tmp_path / "votes.csv"
     path.write_text("doc,annotator,label,value\nd\x9b31m\u202e1,ann,a,1\nd2,bob,a,0\n", encoding="utf-8")
-    command = [sys.executable, "-m", "palda", "aggregate", str(path), form, "-q"]
-    piped = subprocess.run(command, check=True, capture_output=True).stdout.decode()  # noqa: S603
-    assert "d\x9b31m\u202e1" in piped
+    command = ("aggregate", path, form, "-q")
+    assert "d\x9b31m\u202e1" in palda(*command).out
     primary, terminal = pty.openpty()
-    with subprocess.Popen(command, stdout=terminal) as running:  # noqa: S603
-        os.close(terminal)
-        shown = b""
+    with os.fdopen(terminal, "w", encoding="utf-8") as written, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdout", written)
+        assert run_main(*command) == 0
+    shown = b""
+    with suppress(OSError):  # everything is read, and the terminal is closed
         while True:
-            try:
-                block = os.read(primary, 1 << 16)
-            except OSError:  # the terminal is closed
-                break
-            if not block:
-                break
-            shown += block
-        assert running.wait() == 0
+            shown += os.read(primary, 1 << 16)
     os.close(primary)
     assert "d\\x9b31m\\u202e1" in shown.decode()
     assert not re.search("[\x1b\x9b\u202e]", shown.decode())

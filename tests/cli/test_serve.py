@@ -6,6 +6,7 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,12 +15,10 @@ from palda.live.service import access, documents, projects
 from palda.live.serving import NewProject, set_up
 from palda.live.store import open_store
 
+if TYPE_CHECKING:
+    from tests.cli.conftest import Palda
+
 TABLE = "id,text\nd1,the team won\nd2,the bank lends\n"
-
-
-def palda(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "palda", "serve", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **options)  # noqa: S603
 
 
 @pytest.fixture
@@ -40,10 +39,10 @@ def test_one_command_serves_a_project_and_the_same_command_goes_on_with_it(tmp_p
             line = json.loads(server.stdout.readline())
             assert set(line) == {"url", "admin_link", "admin_token", "project"}
             for path in ("/api/v1/openapi.json", "/api/v1/health"):
-                with urllib.request.urlopen(line["url"] + path, timeout=20) as answer:  # noqa: S310 - our own server
+                with urllib.request.urlopen(line["url"] + path, timeout=60) as answer:  # noqa: S310 - our own server
                     assert answer.status == 200
             server.send_signal(signal.SIGINT)
-            assert server.wait(timeout=30) == 0
+            assert server.wait(timeout=60) == 0
             assert server.stderr is not None
             assert server.stderr.read() == ""
     store = open_store(tmp_path / "project.db")
@@ -95,26 +94,28 @@ def test_a_file_of_classes_has_names_and_meanings(tmp_path: Path) -> None:
         (("--host", "256.1.1.1", "--name", "x", "--classes", "a"), "cannot listen"),
     ],
 )
-def test_mistakes_are_one_line(tmp_path: Path, table: Path, arguments: tuple[str, ...], message: str) -> None:
-    (tmp_path / "broken.csv").write_text("id,text\nd1,a\nd1,b\n")
-    (tmp_path / "gold.csv").write_text("doc,a,b\nd1,1,0\n")
-    (tmp_path / "latin.txt").write_bytes("Fußball".encode("latin-1"))
-    done = palda("project.db", *arguments, cwd=tmp_path)
-    assert done.returncode == 1
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("palda: warning")]
-    assert len(lines) == 1, done.stderr
+def test_mistakes_are_one_line(
+    palda: Palda, table: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(table.parent)
+    Path("broken.csv").write_text("id,text\nd1,a\nd1,b\n")
+    Path("gold.csv").write_text("doc,a,b\nd1,1,0\n")
+    Path("latin.txt").write_bytes("Fußball".encode("latin-1"))
+    done = palda("serve", "project.db", *arguments)
+    assert done.code == 1
+    lines = [line for line in done.err.splitlines() if not line.startswith("palda: warning")]
+    assert len(lines) == 1, done.err
     assert message in lines[0]
 
 
-@pytest.mark.long
-def test_backup_and_restore(tmp_path: Path) -> None:
+def test_backup_and_restore(palda: Palda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     store = open_store(tmp_path / "project.db")
     access.start_tokens(store)
-    assert palda("project.db", "--backup", "copy.db", cwd=tmp_path).returncode == 0  # while it is in use
+    assert palda("serve", "project.db", "--backup", "copy.db").code == 0  # while it is in use
     store.close()
-    assert palda("again.db", "--restore", "copy.db", cwd=tmp_path).returncode == 0
-    done = palda("again.db", "--restore", "copy.db", cwd=tmp_path)
-    assert "it has projects already" in done.stderr
+    assert palda("serve", "again.db", "--restore", "copy.db").code == 0
+    assert "it has projects already" in palda("serve", "again.db", "--restore", "copy.db").error_line
 
 
 def test_without_the_extra_one_line_says_what_to_install(tmp_path: Path) -> None:

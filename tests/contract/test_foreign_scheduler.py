@@ -6,8 +6,6 @@ import contextlib
 import json
 import os
 import socket
-import subprocess
-import sys
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -16,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.cli.conftest import run_main
 
 import palda
 from palda import CrowdPALDA
@@ -106,10 +105,7 @@ def test_a_model_file_that_names_a_scheduler_makes_no_connection(scheduler: Rela
     write_report(model, tmp_path / "report.html")
     (tmp_path / "new.csv").write_text("id,text\n1,some words\n")
     for command in (("predict", path, tmp_path / "new.csv"), ("report", path, "-o", tmp_path / "again.html")):
-        ended = subprocess.run(  # noqa: S603 - our own command
-            [sys.executable, "-m", "palda", *map(str, command)], capture_output=True, text=True, check=False
-        )
-        assert ended.returncode == 0, ended.stderr
+        assert run_main(*command) == 0
     assert scheduler.n_connections == 0
     # The control: whoever does connect is counted, and unpickles what the worker returns.
     from distributed import Client

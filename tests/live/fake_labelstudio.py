@@ -223,6 +223,7 @@ def _only(one: Any, fields: set[str]) -> Any:
 class _Handler(BaseHTTPRequestHandler):
     studio: FakeLabelStudio
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # headers and body are sent separately; the body would wait for an acknowledgement
 
     def _handle(self) -> None:
         length = int(self.headers.get("content-length") or 0)

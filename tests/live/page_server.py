@@ -49,7 +49,7 @@ class PageServer:
     def stop(self) -> None:
         self._app.state.events.close()
         self._server.should_exit = True
-        self._thread.join(10)
+        self._thread.join(60)
 
     def close(self) -> None:
         self.stop()

@@ -54,7 +54,7 @@ def links(tmp_path: Path) -> Iterator[dict[str, Any]]:
         assert server.stdout is not None
         yield json.loads(server.stdout.readline())
         server.terminate()
-        assert server.wait(20) == 0
+        assert server.wait(60) == 0
 
 
 def label_one(page: Any, known: dict[str, tuple[str, list[str]]]) -> str | None:

@@ -26,7 +26,7 @@ def test_a_copier_says_what_the_original_says() -> None:
 
 @pytest.mark.slow
 def test_the_live_demo_labels_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "palda", "demo", "--live", "--port", "0", "--seconds", "6"]
+    command = [sys.executable, "-m", "palda", "demo", "--live", "--port", "0", "--seconds", "2"]
     done = subprocess.run(  # noqa: S603 - this program
         command, stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)}, check=False, timeout=90
     )

@@ -22,7 +22,7 @@ ROWS = [DocumentRow(f"n{number}", "text") for number in range(1200)]
 def _wait_for_imports() -> None:
     for thread in threading.enumerate():
         if thread.name == "import":
-            thread.join(20)
+            thread.join(60)
 
 
 def test_an_import_into_a_project_that_is_deleted_ends_without_a_trace(
@@ -35,7 +35,7 @@ def test_an_import_into_a_project_that_is_deleted_ends_without_a_trace(
     gone = threading.Event()
 
     def wait(*given: object) -> tuple[int, int]:
-        gone.wait(20)
+        gone.wait(60)
         return add(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(documents, "_add_rows", wait)

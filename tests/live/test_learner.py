@@ -28,6 +28,12 @@ from palda.live.service import documents, labelling, people, projects, results
 NEVER = ProjectSettings(target_error=1e-6, gold_share=0.0)
 
 
+@pytest.fixture(autouse=True)
+def no_fit_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the first fit the next one waits until a test asks for it, on a slow machine too."""
+    monkeypatch.setattr("palda.live.learner.project_learner._MIN_PAUSE", 1e6)
+
+
 @pytest.fixture
 def news(tmp_path: Path) -> Iterator[Newsroom]:
     room = Newsroom(tmp_path / "news.db", settings=NEVER)
@@ -119,7 +125,7 @@ def test_a_decision_becomes_a_known_label(news: Newsroom) -> None:
     assert generation(news) == 1
     documents.set_gold(news.store, news.id, document, {})
     learner._projects[news.id]._fit_at = 0.0
-    run(learner, lambda: generation(news) == 2)
+    run(learner, lambda: generation(news) == 2, refit=True)
     assert news.posteriors()[document].tolist() != [1, 0, 1, 0]
 
 
@@ -166,7 +172,7 @@ def test_the_learner_works_on_every_kind_of_store(store_location: str) -> None:
         before = room.posteriors()[news_task.document_id]
         room.answer(0, news_task)
         people.erase(room.store, room.owner, room.id, room.people[2].person_id)
-        run(learner, lambda: generation(room) == 2 and is_level(room, learner))
+        run(learner, lambda: generation(room) == 2 and is_level(room, learner), refit=True)
         assert not np.array_equal(room.posteriors()[news_task.document_id], before)
         again = room.learner()
         run(again, lambda: is_level(room, again) and bool(room.rows("queue")))
@@ -219,10 +225,11 @@ def test_an_erased_annotator_disappears_from_the_model(news: Newsroom) -> None:
     learner = fitted(news)
     people.erase(news.store, news.owner, news.id, news.people[2].person_id)
     assert not news.rows("model_file")
-    run(learner, lambda: generation(news) == 2 and is_level(news, learner))
+    run(learner, lambda: generation(news) == 2 and is_level(news, learner), refit=True)
     content = b"".join(bytes(row["content"]) for row in sorted(news.rows("model_file"), key=lambda row: row["part"]))  # type: ignore[arg-type,return-value]
     members = zipfile.ZipFile(io.BytesIO(content))
     assert not any(b"annotator-2" in members.read(name) for name in members.namelist())
+    run(learner, lambda: len(news.rows("annotator_estimate")) == 2)
     assert {row["person_id"] for row in news.rows("annotator_estimate")} == {one.person_id for one in news.people[:2]}
 
 
@@ -235,13 +242,13 @@ def test_a_fit_that_has_seen_an_erased_annotator_is_dropped(news: Newsroom) -> N
     one._poll_fit()
     assert generation(news) == 1
     assert not news.rows("model_file")
-    run(learner, lambda: generation(news) == 2)
+    run(learner, lambda: generation(news) == 2, refit=True)
 
 
 def test_a_class_that_is_added_later_gets_into_the_model(news: Newsroom) -> None:
     learner = fitted(news)
     added = projects.add_label(news.store, news.id, "new class", "")
-    run(learner, lambda: generation(news) == 2)
+    run(learner, lambda: generation(news) == 2, refit=True)
     assert news.rows("fit")[-1]["label_ids"][-1] == added.id  # type: ignore[index]
     assert all(len(probabilities) == 5 for probabilities in news.posteriors().values())
     news.label(3)
@@ -251,7 +258,7 @@ def test_a_class_that_is_added_later_gets_into_the_model(news: Newsroom) -> None
 def test_new_documents_get_into_the_model(news: Newsroom) -> None:
     learner = fitted(news)
     news.add([documents.DocumentRow("another", "wheat prices fell")])
-    run(learner, lambda: generation(news) == 2)
+    run(learner, lambda: generation(news) == 2, refit=True)
     assert len(news.posteriors()) == 21
 
 
@@ -260,7 +267,7 @@ def test_a_deleted_document_is_not_assigned(news: Newsroom) -> None:
     run(learner, lambda: len(news.rows("queue")) > 0)
     gone = news.rows("queue")[0]["document_id"]
     documents.delete_document(news.store, news.id, int(str(gone)))
-    run(learner, lambda: generation(news) == 2 and is_level(news, learner))
+    run(learner, lambda: generation(news) == 2 and is_level(news, learner), refit=True)
     assert gone not in {row["document_id"] for row in news.rows("queue") + news.rows("posterior")}
 
 

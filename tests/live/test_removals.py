@@ -52,13 +52,13 @@ def test_erased_annotators_leave_no_results_if_too_few_votes_are_left(news: News
     projects.change(news.store, news.id, settings={"target_error": 0.5})
     run(learner, lambda: bool(news.rows("project")[0]["is_complete"]))
     erase_all(news)
-    run(learner, lambda: generation(news) == 0)
+    run(learner, lambda: generation(news) == 0, refit=True)
     for table in ("posterior", "evidence", "model_file", "progress", "annotator_estimate", "queue"):
         assert not news.rows(table), table
     assert not news.rows("project")[0]["is_complete"]
     news.people = [news.join("somebody else")]
     news.label(12)
-    run(learner, lambda: generation(news) == 2)
+    run(learner, lambda: generation(news) == 2, refit=True)
 
 
 def test_a_model_that_lost_its_votes_while_no_learner_ran_is_left(news: Newsroom) -> None:
@@ -91,7 +91,7 @@ def test_alarms_of_others_do_not_keep_a_name_that_is_gone(
         seen.append(has_name(news))
         return generation(news) == 2
 
-    run(learner, is_fitted)
+    run(learner, is_fitted, refit=True)
     assert not seen[-1]
     assert not any(later for first, later in pairwise(seen) if not first)
 

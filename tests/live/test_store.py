@@ -47,7 +47,7 @@ def test_an_error_undoes_only_its_own_write(store: Store) -> None:
     release = threading.Event()
 
     def wait(connection) -> None:
-        release.wait(10)
+        release.wait(60)
 
     def fail(connection) -> None:
         add_person("lost")(connection)
@@ -313,7 +313,7 @@ def test_a_write_that_meets_the_end_of_the_store_does_not_wait_for_ever(tmp_path
     late = store._waiting = _SlowQueue(store._waiting)  # type: ignore[assignment,arg-type]
     thread = threading.Thread(target=store.write, args=(add_person("ann"),), daemon=True)
     thread.start()
-    late.is_late.wait(20)
+    late.is_late.wait(60)
     store.close()
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()

@@ -39,7 +39,7 @@ class Person:
     def __init__(self, browser: Any, url: str, link: str, name: str | None = None, **options: Any) -> None:
         self.url = url
         self.context = browser.new_context(**{"viewport": DESK, "reduced_motion": "reduce", **options})
-        self.context.set_default_timeout(15_000)
+        self.context.set_default_timeout(60_000)
         self.page = self.context.new_page()
         self.faults: list[str] = []
         self.page.on("console", lambda message: self.faults.append(f"console: {message.text}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -95,18 +96,27 @@ def make_world(folder: Path, location: str | None = None) -> World:
     return world
 
 
+class QuickServer(Server):
+    """Ends at once: uvicorn looks ten times per second whether it should."""
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        while not self.should_exit:
+            await asyncio.sleep(0.01)
+
+
 @contextmanager
 def serving(app: FastAPI) -> Iterator[str]:
     """URL of a server of the application, in a thread."""
     is_started = threading.Event()
     with listen("127.0.0.1", 0) as listener:
-        server = Server(app, is_started.set)
+        server = QuickServer(app, is_started.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
-        assert is_started.wait(20)
+        assert is_started.wait(60)
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         server.should_exit = True
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -118,4 +128,4 @@ def bearer(token: str) -> dict[str, str]:
 def client(url: str, token: str | None = None, headers: dict[str, str] | None = None) -> httpx.Client:
     """A client of the API."""
     sent = {} if token is None else bearer(token)
-    return httpx.Client(base_url=url, headers=sent | (headers or {}), trust_env=False, timeout=20)
+    return httpx.Client(base_url=url, headers=sent | (headers or {}), trust_env=False, timeout=60)

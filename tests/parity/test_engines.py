@@ -109,7 +109,7 @@ def test_known_labels_in_a_folder_are_learned_from(known: ShardFolder) -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("classifier", [False, True])
+@pytest.mark.parametrize("classifier", [pytest.param(False, marks=pytest.mark.long), True])
 def test_dask_workers_killed_during_a_fit_change_nothing(
     folder: ShardFolder, known: ShardFolder, monkeypatch: pytest.MonkeyPatch, classifier: bool
 ) -> None:
@@ -182,6 +182,7 @@ def test_a_folder_with_another_vocabulary_is_refused(folder: ShardFolder, tmp_pa
 
 @pytest.mark.data
 @pytest.mark.cluster
+@pytest.mark.long
 def test_a_crowd_on_reuters_gives_the_same_bits_everywhere(dask_client: Any, tmp_path: Path) -> None:
     train = catalog.load("reuters")[0]
     votes, _ = simulate.crowd(train, seed=0)

@@ -36,7 +36,7 @@ PAGES = [
     ROOT / "SECURITY.md",
     *sorted(page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts),
 ]
-LONG_PAGES = {"planning.md", "server.md", "labelstudio-live.md"}  # run by make test-long
+LONG_PAGES = {"planning.md", "server.md", "labelstudio-live.md", "scale.md", "adaptive.md"}  # run by make test-long
 ARCHITECTURE, MATHS = ROOT / "docs" / "architecture.md", ROOT / "docs" / "maths.md"
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 DEMO_TEXTS = 45
@@ -118,7 +118,7 @@ def run_server(line: str) -> None:
         assert server.stdout is not None
         first = server.stdout.readline()
         server.terminate()
-        assert server.wait(30) == 0, line
+        assert server.wait(60) == 0, line
     assert json.loads(first)["admin_token"] if "--json" in words else first.startswith("palda serves at http://")
 
 

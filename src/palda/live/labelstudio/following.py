@@ -22,8 +22,6 @@ from palda.live.labelstudio.remote import Question
 from palda.live.labelstudio.steering import Steering
 from palda.live.labelstudio.sync import Sync
 from palda.live.labelstudio.tokens import SecretsFile, secret_hash
-from palda.live.learner.fitting import MIN_JUDGED
-from palda.live.learner.loop import Learner
 from palda.live.learner.options import FitOptions
 from palda.live.records import ProjectSettings
 from palda.live.service import access, projects, results
@@ -80,9 +78,13 @@ class Follower:
                 "copy one from Account & Settings, Personal Access Token"
             )
         client = Client(url, token)
-        found = read_project(client, order.remote_project)
-        secret = file.keep(name, token).secret
-        numbers = set_up(store, owner, order, found, secret_hash(secret))
+        try:
+            found = read_project(client, order.remote_project)
+            secret = file.keep(name, token).secret
+            numbers = set_up(store, owner, order, found, secret_hash(secret))
+        except BaseException:
+            client.close()
+            raise
         self.project_id = numbers[0]
         self._address = order.backend_url
         self.hosts: Sequence[str] = [urlsplit(order.backend_url).hostname or ""] if order.backend_url else []
@@ -192,6 +194,9 @@ def _settings_lines(connection: StoredConnection, found: dict[str, Any], n_other
 
 def _fit(store: Store, project_id: int) -> None:
     """Fit once, as the learner does, if there is enough."""
+    from palda.live.learner.fitting import MIN_JUDGED
+    from palda.live.learner.loop import Learner
+
     state = results.status(store, project_id)
     if state.n_judged < min(MIN_JUDGED, state.n_documents) or not state.n_judged:
         return

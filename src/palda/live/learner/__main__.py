@@ -2,6 +2,8 @@
 
 The first line of standard input is a JSON object with the address of the store and the options of fits. It is not an
 argument because arguments of a process can be read by everybody on the machine, and an address may hold a password.
+Standard input is watched before large packages are imported: a server that is stopped while its learner starts need not
+wait for it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from palda.errors import PaldaError
 from palda.io import FileLock
-from palda.live.learner.loop import Learner
 from palda.live.learner.options import FitOptions
 from palda.live.store import open_store
 
@@ -75,8 +76,11 @@ def main() -> None:
     """Run the learner; see the module."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the server, which closes standard input
     order = json.loads(sys.stdin.buffer.readline())
-    stop = threading.Event()
-    threading.Thread(target=_end_with_parent, args=(stop,), daemon=True).start()
+    stop, is_loaded = threading.Event(), threading.Event()
+    threading.Thread(target=_end_with_parent, args=(stop, is_loaded), daemon=True).start()
+    from palda.live.learner.loop import Learner
+
+    is_loaded.set()
     try:
         store = open_store(order["url"], as_learner=True)
         lock = lock_of(store, stop)  # held until the end
@@ -89,12 +93,16 @@ def main() -> None:
     store.close()
 
 
-def _end_with_parent(stop: threading.Event) -> None:
-    """Stop the loop when standard input is closed; end the process if it does not stop soon."""
+def _end_with_parent(stop: threading.Event, is_loaded: threading.Event) -> None:
+    """Stop the loop when standard input is closed; end the process at once if it has not begun, or does not stop soon.
+
+    ``is_loaded`` is set before the store is opened.
+    """
     while os.read(0, 1):
         pass
     stop.set()
-    time.sleep(_GRACE_SECONDS)
+    if is_loaded.is_set():
+        time.sleep(_GRACE_SECONDS)
     os._exit(0)
 
 

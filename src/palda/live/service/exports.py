@@ -69,6 +69,12 @@ def votes_csv(store: Store, project_id: int) -> Iterator[bytes]:
 
 def model_parts(store: Store, project_id: int) -> Iterator[bytes]:
     """The model file of the last fit, in parts."""
+    generation, n_parts = _last_model(store, project_id)
+    return (_model_part(store, project_id, generation, part) for part in range(n_parts))
+
+
+def _last_model(store: Store, project_id: int) -> tuple[int, int]:
+    """Generation of the last fit, and the number of parts of its file."""
 
     def find(connection: Connection) -> tuple[int, int]:
         generation = connection.execute(select(project_table.c.generation).where(project_table.c.id == project_id))
@@ -79,7 +85,7 @@ def model_parts(store: Store, project_id: int) -> Iterator[bytes]:
     generation, n_parts = store.read(find)
     if not n_parts:
         raise ConflictError(_NO_MODEL)
-    return (_model_part(store, project_id, generation, part) for part in range(n_parts))
+    return generation, n_parts
 
 
 def _model_part(store: Store, project_id: int, generation: int, part: int) -> bytes:
@@ -95,6 +101,7 @@ def write_report_file(store: Store, project_id: int, path: Path, *, has_votes: b
 
     ``has_votes`` says whether it shows who voted what, which is for admins alone.
     """
+    _last_model(store, project_id)  # without one no process is needed
     address = store.url.render_as_string(hide_password=False)
     command = [sys.executable, "-m", "palda.live.report_file", str(project_id), str(path), *["votes"] * has_votes]
     environment = {**os.environ, STORE_VARIABLE: address}

@@ -114,10 +114,10 @@ class Server(uvicorn.Server):
 
 def run(app: FastAPI, host: str, port: int, started: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM; ``started`` gets the server's URL when it accepts connections."""
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    gc.collect()
-    gc.freeze()  # a collection looks at what requests leave behind, not for a tenth of a second at all modules
     with listen(host, port) as listener:
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        gc.collect()
+        gc.freeze()  # a collection looks at what requests leave behind, not for a tenth of a second at all modules
         name = f"[{host}]" if ":" in host else host
         url = f"http://{name}:{listener.getsockname()[1]}"
         Server(app, partial(started, url)).run(sockets=[listener])
