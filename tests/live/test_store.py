@@ -310,7 +310,8 @@ class _SlowQueue:
 
 def test_a_write_that_meets_the_end_of_the_store_does_not_wait_for_ever(tmp_path: Path) -> None:
     store = open_store(tmp_path / "project.db")
-    late = store._waiting = _SlowQueue(store._waiting)  # type: ignore[assignment,arg-type]
+    (writer,) = store._writers
+    late = writer.waiting = _SlowQueue(writer.waiting)  # type: ignore[assignment,arg-type]
     thread = threading.Thread(target=store.write, args=(add_person("ann"),), daemon=True)
     thread.start()
     late.is_late.wait(60)

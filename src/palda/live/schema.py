@@ -210,8 +210,10 @@ vote = Table(
     "vote",
     metadata,
     # The log of votes: entries are added, never changed. The last entry per document, annotator and class counts.
+    # Project, document and person are those of the submission, which has the foreign keys: 60 checks less per answer.
     Column("position", Key, primary_key=True, autoincrement=False),
-    *_ids("project", "document", "person", "label"),
+    *(Column(f"{name}_id", Key, nullable=False) for name in ("project", "document", "person")),
+    *_ids("label"),
     Column("value", SmallInteger, nullable=True),  # 0 or 1; None: withdrawn or not judged
     Column("given_at", Float, nullable=False),
     *_ids("submission"),

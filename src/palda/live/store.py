@@ -1,9 +1,10 @@
-"""The store: reads from snapshots, and writes that one thread per process groups into transactions.
+"""The store: reads from snapshots, and writes that threads of their own group into transactions.
 
 A write is acknowledged after its commit. Writes that wait at the same time share a transaction, so that a busy server
-needs one disk synchronisation for many votes; if one of them fails, each is done again in a transaction of its own. All
-writers of a store take turns: SQLite has one writer, and on PostgreSQL every transaction locks the row of ``log_head``
-first. Positions of the log therefore become visible in their order, and transactions cannot block each other for good.
+needs one disk synchronisation for many votes; if one of them fails, each is done again in a transaction of its own.
+Writers of the log take turns: SQLite has one writer, and on PostgreSQL every transaction of theirs locks the row of
+``log_head`` first, so that positions of the log become visible in their order. Writes that do not touch the log have a
+second thread on PostgreSQL; if one of them meets another transaction, it is done again in its turn.
 """
 
 from __future__ import annotations
@@ -68,8 +69,9 @@ class Store:
         self._lock = lock
         self._writer = _engine(url, writes=True, checkpoints=lock is None)
         self._reader = _engine(url, writes=False)
-        self._waiting: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="store writer", daemon=True)
+        self._writers = [_Writer(self._writer, self._problem, locks_head=not self.is_sqlite)]
+        if not self.is_sqlite:
+            self._writers.append(_Writer(_engine(url, writes=True), self._problem, locks_head=False))
         self._is_closed, self._closing = False, threading.Lock()
         self._ending = threading.Event()
         self._checkpoints = threading.Thread(target=self._checkpoint, name="store checkpoints", daemon=True)
@@ -84,7 +86,8 @@ class Store:
             if isinstance(error, SQLAlchemyError):
                 raise self._problem(error) from error
             raise
-        self._thread.start()
+        for writer in self._writers:
+            writer.thread.start()
         if self._lock is not None:
             self._checkpoints.start()
         return self
@@ -103,17 +106,20 @@ class Store:
         except SQLAlchemyError as error:
             raise self._problem(error) from error
 
-    def write(self, action: Callable[[Connection], Result]) -> Result:
+    def write(self, action: Callable[[Connection], Result], *, is_logged: bool = True) -> Result:
         """Result of an action, after its commit. It may run more than once: it changes nothing but the store."""
-        return self.write_soon(action).result()
+        return self.write_soon(action, is_logged=is_logged).result()
 
-    def write_soon(self, action: Callable[[Connection], Result]) -> Future[Result]:
-        """Future result of an action: likewise, without waiting for it."""
+    def write_soon(self, action: Callable[[Connection], Result], *, is_logged: bool = True) -> Future[Result]:
+        """Future result of an action: likewise, without waiting for it.
+
+        Actions that are not logged take no position of the log, and bear that others write at the same time.
+        """
         waiting = _Write(action, Future())
         with self._closing:  # nothing is put behind the last entry, where nobody would take it
             if self._is_closed:
                 raise StoreError(f"{self.name}: the server is shutting down; send it again")
-            self._waiting.put(waiting)
+            self._writers[0 if is_logged else -1].waiting.put(waiting)
         return waiting.outcome
 
     def close(self) -> None:
@@ -122,43 +128,17 @@ class Store:
             if self._is_closed:
                 return
             self._is_closed = True
-            self._waiting.put(None)
+            for writer in self._writers:
+                writer.waiting.put(None)
         self._ending.set()
-        for thread in (self._thread, self._checkpoints):
+        for thread in (*(writer.thread for writer in self._writers), self._checkpoints):
             if thread.ident is not None:
                 thread.join()
         self._reader.dispose()
-        self._writer.dispose()
+        for writer in self._writers:
+            writer.engine.dispose()
         if self._lock is not None:
             self._lock.release()
-
-    def _run(self) -> None:
-        while (first := self._waiting.get()) is not None:
-            group = [first]
-            while len(group) < _MAX_GROUP and not self._waiting.empty():
-                following = self._waiting.get()
-                if following is None:
-                    self._waiting.put(None)
-                    break
-                group.append(following)
-            wanted = [write for write in group if write.outcome.set_running_or_notify_cancel()]
-            if wanted:
-                self._commit(wanted)
-
-    def _commit(self, group: list[_Write]) -> None:
-        try:
-            with self._writer.begin() as connection:
-                self._take_turn(connection)
-                results = [write.action(connection) for write in group]
-        except BaseException as error:  # noqa: BLE001 - given to those who wait
-            if len(group) > 1:  # find the one that fails
-                for write in group:
-                    self._commit([write])
-            else:
-                group[0].outcome.set_exception(self._problem(error) if isinstance(error, SQLAlchemyError) else error)
-            return
-        for write, result in zip(group, results, strict=True):
-            write.outcome.set_result(result)
 
     def _checkpoint(self) -> None:
         """Move the write-ahead log of SQLite to the file now and then; writers need not wait for it."""
@@ -170,16 +150,51 @@ class Store:
         finally:
             connection.close()
 
-    def _take_turn(self, connection: Connection) -> None:
-        if not self.is_sqlite:
-            connection.execute(_LOCK_HEAD)
-
     def _problem(self, error: SQLAlchemyError) -> ServiceError:
         if isinstance(error, IntegrityError):
             return ConflictError("somebody changed the same thing at the same time; try again")
         reason = reason_of(error.orig if isinstance(error, DBAPIError) and error.orig is not None else error)
         found = (advice for part, advice in _PROBLEMS.items() if part in reason.lower())
         return StoreError(f"{self.name}: {next(found, reason)}")
+
+
+class _Writer:
+    """A thread that groups writes into transactions on a connection of its own."""
+
+    def __init__(self, engine: Engine, problem: Callable[[SQLAlchemyError], ServiceError], *, locks_head: bool) -> None:
+        self.engine, self._problem, self._locks_head = engine, problem, locks_head
+        self.waiting: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self.thread = threading.Thread(target=self._run, name="store writer", daemon=True)
+
+    def _run(self) -> None:
+        while (first := self.waiting.get()) is not None:
+            group = [first]
+            while len(group) < _MAX_GROUP and not self.waiting.empty():
+                following = self.waiting.get()
+                if following is None:
+                    self.waiting.put(None)
+                    break
+                group.append(following)
+            wanted = [write for write in group if write.outcome.set_running_or_notify_cancel()]
+            if wanted:
+                self._commit(wanted, locks_head=self._locks_head)
+
+    def _commit(self, group: list[_Write], *, locks_head: bool, is_repeated: bool = False) -> None:
+        try:
+            with self.engine.begin() as connection:
+                if locks_head:
+                    connection.execute(_LOCK_HEAD)
+                results = [write.action(connection) for write in group]
+        except BaseException as error:  # noqa: BLE001 - given to those who wait
+            may_collide = self.engine.dialect.name != "sqlite"
+            if len(group) > 1 or (may_collide and not is_repeated):  # find the one that fails, in its turn
+                for write in group:
+                    self._commit([write], locks_head=may_collide, is_repeated=True)
+            else:
+                group[0].outcome.set_exception(self._problem(error) if isinstance(error, SQLAlchemyError) else error)
+            return
+        for write, result in zip(group, results, strict=True):
+            write.outcome.set_result(result)
 
 
 class Transaction(NamedTuple):

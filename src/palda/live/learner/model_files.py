@@ -83,7 +83,7 @@ def next_generation(connection: Connection, project_id: int) -> int:
 
 
 def store_model(
-    paced: Paced, project_id: int, live: LiveModel, fit: FitResult, check: Callable[[Connection], None]
+    store: Store, paced: Paced, project_id: int, live: LiveModel, fit: FitResult, check: Callable[[Connection], None]
 ) -> None:
     """Write the file and the posteriors of a new fit, then switch to it in one transaction, unless ``check`` raises."""
     generation = live.generation
@@ -104,7 +104,7 @@ def store_model(
         connection.execute(update(project).where(project.c.id == project_id).values(generation=generation))
         connection.execute(delete(schema.queue).where(schema.queue.c.project_id == project_id))
 
-    paced.write(switch)
+    store.write(switch)
 
 
 def write_posteriors(paced: Paced, project_id: int, live: LiveModel, rows: NDArray[np.int64]) -> None:

@@ -327,7 +327,7 @@ class ProjectLearner:
                 raise Overtaken
 
         try:
-            model_files.store_model(self._paced, self._id, live, result, check)
+            model_files.store_model(self._store, self._paced, self._id, live, result, check)
         finally:
             model_files.delete_other_generations(self._paced, self._store, self._id)
         self._use(live, is_stale, result.seconds, n_new)

@@ -19,17 +19,17 @@ Result = TypeVar("Result")
 
 
 class Paced:
-    """Writes piece by piece, and leaves the store to others for as long as each piece took."""
+    """Writes in pieces, and leaves the store to others for as long as each piece took."""
 
     def __init__(self, store: Store, on_piece: Callable[[], None] = lambda: None) -> None:
         self._store, self._on_piece = store, on_piece
 
     def write(self, *pieces: Callable[[Connection], Result]) -> list[Result]:
-        """Results of the pieces, each of which is a transaction of its own."""
+        """Results of the pieces, each of which is a transaction of its own and writes nothing to the log."""
         results = []
         for piece in pieces:
             start = time.monotonic()
-            results.append(self._store.write(piece))
+            results.append(self._store.write(piece, is_logged=False))
             self._on_piece()
             if len(pieces) > 1:
                 time.sleep(min(time.monotonic() - start, 0.1))

@@ -44,6 +44,7 @@ from palda.live.web.operations import (
     SIGNED_IN,
     WATCHING,
     Call,
+    Leasing,
     Operation,
     Writing,
 )
@@ -95,7 +96,7 @@ def _operation(
 
 
 @_operation("POST", "/projects/{project_id}/next", LABELLING, Task | NoTask)
-def next_task(call: Writing, project_id: ProjectId) -> Task | NoTask:
+def next_task(call: Leasing, project_id: ProjectId) -> Task | NoTask:
     """Document to judge now.
 
     The same document until it is answered. Without one, the answer says why.

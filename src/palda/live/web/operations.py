@@ -91,6 +91,10 @@ class Writing(Call):
     transaction: Transaction
 
 
+class Leasing(Writing):
+    """Likewise, of an endpoint that takes no position of the log."""
+
+
 @dataclass(frozen=True)
 class Operation:
     """Entry of the API; ``allowed`` is None if no credential is needed, and () if any will do."""
@@ -166,7 +170,7 @@ def _entered(operation: Operation) -> Callable[..., Any]:
             actor = holder(transaction, credential, project_id, allowed or ())
             return endpoint(Writing(request, actor, transaction), **given)
 
-        return finish(await asyncio.wrap_future(store.write_soon(act)))
+        return finish(await asyncio.wrap_future(store.write_soon(act, is_logged=first.annotation is Writing)))
 
     def finish(answer: Any) -> Response:
         if isinstance(answer, Response):
@@ -183,7 +187,7 @@ def _entered(operation: Operation) -> Callable[..., Any]:
 
     first, *others = signature.parameters.values()
     entered: Any = respond_async if inspect.iscoroutinefunction(endpoint) else respond
-    if first.annotation is Writing:
+    if first.annotation in (Writing, Leasing):
         entered = write
     request = inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Request)
     entered.__signature__ = inspect.Signature([request, *others])
