@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 CORE := $(VENV)/.core-installed
 DEV := $(VENV)/.dev-installed
-PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+# One process more than cores: many tests wait for processes that they start.
+PYTEST = $(BIN)/python -m pytest --numprocesses $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
 
 # Tests start many processes. Where Python is told to keep no bytecode, each of them would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
