@@ -37,7 +37,8 @@ PAGES = [
     *sorted(page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts),
 ]
 LONG_PAGES = {  # run by make test-long
-    "planning.md", "server.md", "labelstudio-live.md", "scale.md", "adaptive.md", "labelling-project.md", "embeddings.md",
+    "planning.md", "server.md", "labelling-project.md", "labelstudio-live.md", "scale.md", "adaptive.md",
+    "embeddings.md",
 }  # fmt: skip
 ARCHITECTURE, MATHS = ROOT / "docs" / "architecture.md", ROOT / "docs" / "maths.md"
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```", re.DOTALL | re.MULTILINE)
