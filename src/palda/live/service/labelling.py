@@ -173,7 +173,9 @@ def _held_task(connection: Connection, me: dict[str, int], held: _Held, label_id
 def _end_expired(connection: Connection, project_id: int, now: float) -> None:
     """Let others have the documents of expired leases; a late answer of the person is still taken."""
     for row in connection.execute(queries.EXPIRED_LEASES, {"project": project_id, "now": now}).all():
-        connection.execute(queries.END_LEASE, {"person": row.person_id, "document": row.document_id})
+        lease = {"person": row.person_id, "document": row.document_id}
+        if not connection.execute(queries.END_LEASE, lease).rowcount:
+            continue  # it was answered meanwhile, or another server has ended it
         _add_looks(connection, row.document_id, -1)
         given = {"person_id": row.person_id, "document_id": row.document_id, "project_id": project_id}
         note = queries.NOTE_EXPIRED[connection.dialect.name]
