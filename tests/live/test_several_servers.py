@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from palda.live import schema
-from palda.live.records import Actor, Answer, Task
+from palda.live.records import Actor, Answer, NoTask, Task
 from palda.live.service import access, documents, labelling, people, projects
-from palda.live.store import Store, open_store
+from palda.live.store import Store, Transaction, open_store
 
 N_DOCS, N_PEOPLE = 60, 4
 
@@ -41,7 +41,11 @@ def project(stores: list[Store]) -> tuple[int, list[Actor]]:
 
 def label_everything(store: Store, person: Actor, project_id: int, labels: list[int]) -> int:
     n_answers = 0
-    while isinstance(task := labelling.next_task(store, person, project_id), Task):
+
+    def take(connection: Connection) -> Task | NoTask:
+        return labelling.next_task(Transaction(connection), person, project_id)
+
+    while isinstance(task := store.write(take, is_logged=False), Task):  # as the API does
         votes = dict.fromkeys(labels, 1)
         labelling.submit(store, person, project_id, Answer(task.document_id, f"{task.document_id}", "votes", votes))
         n_answers += 1
@@ -104,3 +108,24 @@ def test_the_same_answer_through_both_servers_is_stored_once(
         receipts = list(pool.map(lambda store: labelling.submit(store, members[0], project_id, answer), stores))
     assert sorted(receipt.is_repeat for receipt in receipts) == [False, True]
     assert receipts[0].position == receipts[1].position
+
+
+def test_a_write_that_collides_with_another_server_is_done_again(stores: list[Store]) -> None:
+    first, second = stores
+    started, added = threading.Event(), threading.Event()
+
+    def add(connection: Connection) -> bool:
+        known = select(schema.person.c.id).where(schema.person.c.name == "ann")
+        is_new = connection.execute(known).first() is None
+        started.set()
+        added.wait(60)
+        if is_new:
+            connection.execute(schema.person.insert().values(name="ann", created_at=0.0))
+        return is_new
+
+    waiting = first.write_soon(add, is_logged=False)
+    started.wait(60)
+    values = {"name": "ann", "created_at": 0.0}
+    second.write(lambda connection: connection.execute(schema.person.insert().values(**values)).rowcount)
+    added.set()
+    assert waiting.result(60) is False  # the second attempt saw the person
