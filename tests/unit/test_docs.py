@@ -38,7 +38,7 @@ PAGES = [
 ]
 LONG_PAGES = {  # run by make test-long
     "planning.md", "server.md", "labelling-project.md", "labelstudio-live.md", "scale.md", "adaptive.md",
-    "embeddings.md",
+    "embeddings.md", "label_studio.md", "crowds.md", "from_majority_vote.md",
 }  # fmt: skip
 ARCHITECTURE, MATHS = ROOT / "docs" / "architecture.md", ROOT / "docs" / "maths.md"
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```", re.DOTALL | re.MULTILINE)

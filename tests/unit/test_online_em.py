@@ -119,7 +119,7 @@ def test_the_m_step_of_implied_statistics_gives_the_parameters_back() -> None:
         np.testing.assert_allclose(again.topic_words, params.topic_words, atol=1e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.data
 def test_five_passes_over_reuters_come_within_one_percent_of_batch_em() -> None:
     try:
