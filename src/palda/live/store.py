@@ -21,7 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from sqlalchemy import bindparam, create_engine, event, insert, select, update
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    IntegrityError,
+    NoResultFound,
+    NoSuchModuleError,
+    SQLAlchemyError,
+)
 from sqlalchemy.pool import QueuePool
 
 from palda.errors import PaldaError, reason_of
@@ -186,15 +193,23 @@ class _Writer:
                     connection.execute(_LOCK_HEAD)
                 results = [write.action(connection) for write in group]
         except BaseException as error:  # noqa: BLE001 - given to those who wait
-            may_collide = self.engine.dialect.name != "sqlite"
-            if len(group) > 1 or (may_collide and not is_repeated):  # find the one that fails, in its turn
-                for write in group:
-                    self._commit([write], locks_head=may_collide, is_repeated=True)
+            is_shared = self.engine.dialect.name != "sqlite"
+            if len(group) > 1 or (is_shared and not is_repeated and _is_collision(error)):
+                for write in group:  # in its turn; finds the one that fails
+                    self._commit([write], locks_head=is_shared, is_repeated=True)
             else:
                 group[0].outcome.set_exception(self._problem(error) if isinstance(error, SQLAlchemyError) else error)
             return
         for write, result in zip(group, results, strict=True):
             write.outcome.set_result(result)
+
+
+def _is_collision(error: BaseException) -> bool:
+    """Whether another transaction may be the cause. After a lost connection the commit may have come through."""
+    if isinstance(error, (IntegrityError, NoResultFound)):
+        return True
+    state = getattr(error.orig, "sqlstate", None) if isinstance(error, DBAPIError) else None
+    return (state or "").startswith("40")  # deadlocks
 
 
 class Transaction(NamedTuple):
