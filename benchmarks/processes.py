@@ -94,6 +94,8 @@ class Watch:
             at = time.monotonic() - self._start
             processes = {process: name for name, process in self._roots.items()}
             processes |= {child: role_of(child) for child in children(self._server)}
+            if (database := self._roots.get("database")) is not None:
+                processes |= dict.fromkeys(children(database), "database")
             for process, role in processes.items():
                 self._sample(process, role, at)
 

@@ -367,10 +367,7 @@ def postgresql(binaries: Path) -> Iterator[tuple[str, int]]:
     options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1"
     subprocess.run([*run, "-o", options, "-l", str(folder / "log"), "start"], check=True, stdout=subprocess.DEVNULL)
     try:
-        yield (
-            f"postgresql://palda@127.0.0.1:{port}/postgres",
-            int((data / "postmaster.pid").read_text().split()[0]) if not user else 0,
-        )
+        yield f"postgresql://palda@127.0.0.1:{port}/postgres", int((data / "postmaster.pid").read_text().split()[0])
     finally:
         subprocess.run([*run, "-m", "immediate", "stop"], check=False, stdout=subprocess.DEVNULL)
         shutil.rmtree(folder, ignore_errors=True)
@@ -409,7 +406,7 @@ def main() -> None:
                 rows.append(measure(name, str(Path(folder) / "load.db"), given))
         else:
             with postgresql(given.postgresql) as (url, process):
-                rows.append(measure(name, url, given, process or None))
+                rows.append(measure(name, url, given, process))
         print_table(rows)
 
 

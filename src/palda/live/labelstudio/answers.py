@@ -169,7 +169,7 @@ def _append(connection: Connection, scope: Scope, entry: _Entry) -> int:
     me = {"person": entry.person_id, "project": scope.project_id, "document": entry.document_id}
     now = time.time()
     client_id = entry.client_id[:64]
-    found = connection.execute(queries.DOCUMENT_AND_ANSWER, {**me, "client": client_id}).one()
+    found = connection.execute(queries.DOCUMENT_AND_ANSWER.alone, {**me, "client": client_id}).one()
     if found.sent_id is not None:
         client_id = f"{client_id[:44]}-{time.time_ns():x}"  # deleted and seen again
     body = hashlib.sha256(repr((entry.document_id, entry.kind, list(entry.votes))).encode()).hexdigest()
@@ -185,7 +185,7 @@ def _append(connection: Connection, scope: Scope, entry: _Entry) -> int:
         seconds=entry.seconds,
         answer_kind="undone" if entry.kind == "undo" else entry.kind,
         given_at=entry.given_at or now,
-        n_looks=int(entry.kind == "votes") - int(found.kind in LOOKS),
+        n_looks=int(entry.kind == "votes") - int(found.answer_kind in LOOKS),
     )
     return add_answer(connection, record, entry.votes)[0]
 

@@ -6,22 +6,22 @@ import hashlib
 import hmac
 import secrets
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import and_, bindparam, delete, exists, false, insert, null, or_, select, update
+from sqlalchemy import and_, bindparam, delete, exists, false, insert, null, or_, select, true, update
 
 from palda.live.errors import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError, NotSignedInError
 from palda.live.records import Actor, Invitation
-from palda.live.schema import credential, member, person, project
+from palda.live.schema import Key, credential, member, person, project
 from palda.live.service.names import checked_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from sqlalchemy import ColumnElement, Connection, Row, Select
 
     from palda.live.records import Role
-    from palda.live.store import Store, Transaction
+    from palda.live.store import Store
 
 DAY = 86400.0
 SESSION_DAYS, MAX_SESSIONS = 30, 20  # per person
@@ -49,26 +49,74 @@ _SIGNED_IN_MEMBER = _signed_in(member.c.role, member.c.is_paused, _is_project).o
 )
 
 
-def enter(
-    store: Store | Transaction, token: str | None, project_id: int | None = None, roles: Collection[Role] = ()
-) -> Actor:
-    """Who holds a token, if they have one of the roles in the project. Owners are admins of every project."""
+class Sender(NamedTuple):
+    """Who sends a request: the holder of a token, if they have one of the roles in the project."""
+
+    token: str
+    roles: Collection[Role] = ()
+    is_cookie: bool = False
+
+    def _given(self) -> dict[str, Any]:
+        return {"hash": token_hash(self.token), "now": time.time()}
+
+    def find(self, connection: Connection, project_id: int | None) -> Actor:
+        """The person. Owners are admins of every project."""
+        if project_id is None:
+            return self._actor(connection.execute(_SIGNED_IN, self._given()).one_or_none(), None)
+        given = {**self._given(), "project": project_id}
+        return self._actor(connection.execute(_SIGNED_IN_MEMBER, given).one_or_none(), project_id)
+
+    def find_with(
+        self, connection: Connection, context: Context, given: dict[str, Any]
+    ) -> tuple[Actor, Row[*tuple[Any, ...]] | None]:
+        """The person, and what a statement says about them: together on PostgreSQL, a round trip less."""
+        if connection.dialect.name == "postgresql":
+            row = connection.execute(context.signed_in, {**given, **self._given()}).one_or_none()
+            return self._actor(row, given["project"]), row
+        return find_with(connection, self.find(connection, given["project"]), context, given)
+
+    def _actor(self, row: Row[*tuple[Any, ...]] | None, project_id: int | None) -> Actor:
+        if row is None:
+            raise NotSignedInError(_SIGN_IN)
+        role: Any = "admin" if row.is_owner and row.is_project and row.role is None else row.role
+        if project_id is not None and role is None:
+            raise NotFoundError("there is no such project, or you are not a member of it")
+        is_session = row.kind == "session"
+        if self.is_cookie and not is_session:
+            raise NotSignedInError("a token of the API belongs into the header Authorization, not into a cookie")
+        if self.roles and role not in self.roles:
+            raise NotAllowedError(f"only the role {' or '.join(sorted(self.roles))} may do this; yours is {role}")
+        return Actor(row.id, row.name, row.is_owner, row.credential_id, is_session, role, bool(row.is_paused))
+
+
+class Context(NamedTuple):
+    """A statement about a person in a project, alone and with that which finds the holder of a token."""
+
+    alone: Select[*tuple[Any, ...]]
+    signed_in: Select[*tuple[Any, ...]]  # one row also if there is nothing to say
+
+    @classmethod
+    def of(cls, about: Callable[[ColumnElement[int]], Select[*tuple[Any, ...]]]) -> Context:
+        """Both, from a function of the person's id."""
+        found = about(person.c.id).lateral("about")
+        joined = _SIGNED_IN_MEMBER.add_columns(*found.c).outerjoin(found, true())
+        return cls(about(bindparam("person", type_=Key)), joined)
+
+
+def find_with(
+    connection: Connection, who: Actor | Sender, context: Context, given: dict[str, Any]
+) -> tuple[Actor, Row[*tuple[Any, ...]] | None]:
+    """A person, and what a statement says about them; ``given`` are its parameters, with ``project``."""
+    if isinstance(who, Sender):
+        return who.find_with(connection, context, given)
+    return who, connection.execute(context.alone, {**given, "person": who.person_id}).one_or_none()
+
+
+def enter(store: Store, token: str | None, project_id: int | None = None) -> Actor:
+    """Who holds a token."""
     if not token:
         raise NotSignedInError(_SIGN_IN)
-    given = {"hash": token_hash(token), "now": time.time()}
-    query = _SIGNED_IN
-    if project_id is not None:
-        query, given["project"] = _SIGNED_IN_MEMBER, project_id
-    row = store.read(lambda connection: connection.execute(query, given).one_or_none())
-    if row is None:
-        raise NotSignedInError(_SIGN_IN)
-    role: Any = "admin" if row.is_owner and row.is_project and row.role is None else row.role
-    if project_id is not None and role is None:
-        raise NotFoundError("there is no such project, or you are not a member of it")
-    actor = Actor(row.id, row.name, row.is_owner, row.credential_id, row.kind == "session", role, bool(row.is_paused))
-    if roles and role not in roles:
-        raise NotAllowedError(f"only the role {' or '.join(sorted(roles))} may do this; yours is {role}")
-    return actor
+    return store.read(lambda connection: Sender(token).find(connection, project_id))
 
 
 def require_owner(actor: Actor) -> None:

@@ -12,15 +12,17 @@ from palda.live.errors import ConflictError, InvalidRequestError, NotAllowedErro
 from palda.live.records import NoTask, OwnProgress, ProjectSettings, Receipt, Task
 from palda.live.schema import LOOKS
 from palda.live.service import labelling_queries as queries
+from palda.live.service.access import find_with
 from palda.live.service.answer_log import AnswerRecord, add_answer
 from palda.live.service.names import checked_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Row
 
     from palda.live.records import Actor, Answer, NoTaskReason
+    from palda.live.service.access import Sender
     from palda.live.store import Store, Transaction
 
 _MAX_CLIENT_ID = 64
@@ -35,16 +37,10 @@ class _Held(NamedTuple):
     expires_at: float
 
 
-class _Chosen(NamedTuple):
-    """A document to judge next, and its rank in the queue."""
-
-    held: _Held
-    rank: int = -1  # not from the queue
-
-
 class _Situation(NamedTuple):
     """What is known when somebody asks for a document."""
 
+    me: dict[str, int]  # ids of the person and the project
     settings: ProjectSettings
     label_ids: list[int]
     held: _Held | None
@@ -61,57 +57,48 @@ class _Request(NamedTuple):
     body_hash: str
 
 
-def next_task(store: Store | Transaction, actor: Actor, project_id: int) -> Task | NoTask:
+def next_task(store: Store | Transaction, who: Actor | Sender, project_id: int) -> Task | NoTask:
     """The document that a person should judge now; the same again until it is answered.
 
     The first is one that the person holds already, then the best of those that ``assign`` chose, then the document
     that the fewest have judged.
     """
-    me = {"person": actor.person_id, "project": project_id}
 
     def find(connection: Connection) -> Task | NoTask:
-        current = _current(connection, actor, me)
+        current = _current(connection, who, project_id)
         if current.reason is not None:
             return NoTask(current.reason)
         now = time.time()
         end = now + current.settings.lease_seconds
         if current.held is not None:
-            connection.execute(queries.RENEW_LEASE, {**me, "document": current.held.document_id, "end": end})
-            return _held_task(connection, me, current.held._replace(expires_at=end), current.label_ids)
+            connection.execute(queries.RENEW_LEASE, {**current.me, "document": current.held.document_id, "end": end})
+            return _held_task(connection, current._replace(held=current.held._replace(expires_at=end)))
         if current.first_end < now:
             _end_expired(connection, project_id, now)
-        chosen = _chosen(connection, {**me, "max_looks": current.settings.max_votes_per_doc}, end)
-        if chosen is None:
-            has_any = connection.execute(queries.ANY_DOCUMENT, me).first() is not None
-            return NoTask("nothing_left" if has_any else "no_documents")
-        name, text = _take(connection, me, chosen, now)
-        return Task(chosen.held.document_id, name, text, tuple(chosen.held.label_ids or current.label_ids), end)
+        given = {**current.me, "max_looks": current.settings.max_votes_per_doc}
+        return _taken(connection, given, current.label_ids, now, end) or NoTask(_why_none(connection, current.me))
 
     return store.write(find)
 
 
-def submit(store: Store | Transaction, actor: Actor, project_id: int, given: Answer) -> Receipt:
+def submit(store: Store | Transaction, who: Actor | Sender, project_id: int, given: Answer) -> Receipt:
     """Store an answer. The same request again is acknowledged without storing it twice."""
-    if given.kind != "votes" and given.votes:
-        raise InvalidRequestError(f"an answer of the kind {given.kind} has no votes")
-    if given.kind == "votes" and not given.votes:
-        raise InvalidRequestError("no class is judged; say cannot_tell or skip instead")
     body = {"document": given.document_id, "kind": given.kind, "votes": sorted(given.votes.items())}
     request = _Request(given.kind, given.document_id, _checked_client_id(given.client_id), _digest(body))
-    me = {"person": actor.person_id, "project": project_id}
 
     def keep(connection: Connection) -> Receipt:
-        on_document = {**me, "document": given.document_id, "client": request.client_id}
-        found = connection.execute(queries.DOCUMENT_AND_ANSWER, on_document).one_or_none()
-        if found is None:
+        on_document = {"project": project_id, "document": given.document_id, "client": request.client_id}
+        actor, found = find_with(connection, who, queries.DOCUMENT_AND_ANSWER, on_document)
+        if found is None or found.document_id is None:
             raise NotFoundError("there is no such document; it may have been deleted")
+        me = {"person": actor.person_id, "project": project_id}
         if found.sent_id is not None:
             return _repeated(connection, request, found.sent_id, found.body_hash)
         is_held = found.purpose is not None
-        if actor.role == "annotator" and not is_held and found.kind is None:
+        if actor.role == "annotator" and not is_held and found.answer_kind is None:
             raise NotAllowedError("this document was not given to you; ask for the next one")
         entries = _entries(connection, me, given, queries.label_ids(found.label_keys), found.label_ids)
-        n_looks = int(given.kind != "skip") - int(is_held or found.kind in LOOKS)
+        n_looks = int(given.kind != "skip") - int(is_held or found.answer_kind in LOOKS)
         now = time.time()
         seconds = now - found.leased_at if is_held and now >= found.leased_at else None  # the clock may be set back
         record = _record(me, request, given.kind, n_looks, now)
@@ -121,22 +108,20 @@ def submit(store: Store | Transaction, actor: Actor, project_id: int, given: Ans
     return store.write(keep)
 
 
-def undo(store: Store | Transaction, actor: Actor, project_id: int, client_id: str) -> Task | NoTask:
+def undo(store: Store | Transaction, who: Actor | Sender, project_id: int, client_id: str) -> Task | NoTask:
     """Withdraw the last answer; its document comes back with the earlier votes."""
-    client_id, me = _checked_client_id(client_id), {"person": actor.person_id, "project": project_id}
+    client_id = _checked_client_id(client_id)
 
     def withdraw(connection: Connection) -> Task | NoTask:
-        settings = _current(connection, actor, me).settings
-        used = connection.execute(queries.SUBMISSION, {**me, "client": client_id}).one_or_none()
+        before = _current(connection, who, project_id)
+        used = connection.execute(queries.SUBMISSION, {**before.me, "client": client_id}).one_or_none()
         request = _Request("undo", 0, client_id, _digest({"kind": "undo"}))
         if used is None:
-            _withdraw_last(connection, me, request, settings)
+            _withdraw_last(connection, before.me, request, before.settings)
         else:
             _repeated(connection, request, used.id, used.body_hash)
-        current = _current(connection, actor, me)
-        if current.held is None:
-            return NoTask("nothing_left")
-        return _held_task(connection, me, current.held, current.label_ids)
+        current = _current(connection, who, project_id)
+        return NoTask("nothing_left") if current.held is None else _held_task(connection, current)
 
     return store.write(withdraw)
 
@@ -148,26 +133,29 @@ def own_progress(store: Store, actor: Actor, project_id: int) -> OwnProgress:
     return OwnProgress(int(n_answered), int(n_today))
 
 
-def _current(connection: Connection, actor: Actor, me: dict[str, int]) -> _Situation:
-    row = connection.execute(queries.PROJECT_AND_LEASE, me).one_or_none()
+def _current(connection: Connection, who: Actor | Sender, project_id: int) -> _Situation:
+    actor, row = find_with(connection, who, queries.PROJECT_AND_LEASE, {"project": project_id})
     if row is None:
         raise NotFoundError("there is no such project")
     held = None if row.document_id is None else _Held(row.document_id, row.purpose, row.label_ids, row.expires_at)
     reasons: dict[NoTaskReason, bool] = {
         "you_are_paused": actor.is_paused,
-        "paused": row.is_paused,
+        "paused": row.is_project_paused,
         "complete": row.is_complete,
     }
     reason = next((key for key, holds in reasons.items() if holds), None)
-    settings = ProjectSettings.from_json(row.settings)
-    return _Situation(settings, queries.label_ids(row.label_keys), held, reason, row.first_end or math.inf)
+    settings, me = ProjectSettings.from_json(row.settings), {"person": actor.person_id, "project": project_id}
+    return _Situation(me, settings, queries.label_ids(row.label_keys), held, reason, row.first_end or math.inf)
 
 
-def _held_task(connection: Connection, me: dict[str, int], held: _Held, label_ids: list[int]) -> Task:
-    about = {"person": me["person"], "document": held.document_id}
+def _held_task(connection: Connection, current: _Situation) -> Task:
+    held = current.held
+    if held is None:
+        raise AssertionError("nothing is held")
+    about = {"person": current.me["person"], "document": held.document_id}
     name, text = connection.execute(queries.TEXT, about).one()
     votes = _last_votes(connection, about) if held.purpose == "undo" else {}
-    return Task(held.document_id, name, text, tuple(held.label_ids or label_ids), held.expires_at, votes)
+    return Task(held.document_id, name, text, tuple(held.label_ids or current.label_ids), held.expires_at, votes)
 
 
 def _end_expired(connection: Connection, project_id: int, now: float) -> None:
@@ -176,16 +164,10 @@ def _end_expired(connection: Connection, project_id: int, now: float) -> None:
         lease = {"person": row.person_id, "document": row.document_id}
         if not connection.execute(queries.END_LEASE, lease).rowcount:
             continue  # it was answered meanwhile, or another server has ended it
-        _add_looks(connection, row.document_id, -1)
+        connection.execute(queries.ADD_LOOKS, {"document": row.document_id, "n": -1}).one()
         given = {"person_id": row.person_id, "document_id": row.document_id, "project_id": project_id}
         note = queries.NOTE_EXPIRED[connection.dialect.name]
         connection.execute(note, {**given, "kind": "expired", "answered_at": row.leased_at})
-
-
-def _add_looks(connection: Connection, document_id: int, n: int) -> tuple[str, str]:
-    """Change the number of people who look at a document; returns its id and its text."""
-    name, text = connection.execute(queries.ADD_LOOKS, {"document": document_id, "n": n}).one()
-    return name, text
 
 
 def _lease(me: dict[str, int], held: _Held, now: float) -> dict[str, Any]:
@@ -193,25 +175,31 @@ def _lease(me: dict[str, int], held: _Held, now: float) -> dict[str, Any]:
     return {**me, "document": held.document_id, **{f"new_{name}": value for name, value in values.items()}}
 
 
-def _take(connection: Connection, me: dict[str, int], chosen: _Chosen, now: float) -> tuple[str, str]:
+def _taken(connection: Connection, me: dict[str, int], label_ids: list[int], now: float, end: float) -> Task | None:
+    """Lease the best document that ``assign`` chose and that is still wanted, else one with the fewest looks."""
+    is_together = connection.dialect.name == "postgresql"
+    given = {**me, "new_leased_at": now, "new_expires_at": end}
+    for choice in (queries.FROM_QUEUE, queries.FEWEST_LOOKS):
+        row = connection.execute(choice.take if is_together else choice.find, given).one_or_none()
+        if row is not None:
+            found = row if is_together else _take(connection, me, row, now, end)
+            return Task(row.document_id, found.name, found.text, tuple(row.label_ids or label_ids), end)
+    return None
+
+
+def _take(
+    connection: Connection, me: dict[str, int], row: Row[*tuple[Any, ...]], now: float, end: float
+) -> Row[str, str]:
     """Lease a document and leave what came before it in the queue; returns its id and its text."""
-    given = {**_lease(me, chosen.held, now), "up_to": chosen.rank, "n": 1}
-    if connection.dialect.name == "postgresql":
-        name, text = connection.execute(queries.TAKE, given).one()
-        return name, text
-    if chosen.rank >= 0:
-        connection.execute(queries.LEAVE_QUEUE, given)
-    connection.execute(queries.ADD_LEASE, given)
-    return _add_looks(connection, chosen.held.document_id, 1)
+    if row.rank >= 0:
+        connection.execute(queries.LEAVE_QUEUE, {**me, "up_to": row.rank})
+    held = _Held(row.document_id, row.purpose, row.label_ids, end)
+    connection.execute(queries.ADD_LEASE, _lease(me, held, now))
+    return connection.execute(queries.ADD_LOOKS, {"document": row.document_id, "n": 1}).one()
 
 
-def _chosen(connection: Connection, me: dict[str, int], end: float) -> _Chosen | None:
-    """The best document that ``assign`` chose for somebody and that is still wanted, else one with the fewest looks."""
-    row = connection.execute(queries.FROM_QUEUE, me).one_or_none()
-    if row is not None:
-        return _Chosen(_Held(row.document_id, row.purpose, row.label_ids, end), row.rank)
-    document_id = connection.execute(queries.FEWEST_LOOKS, me).scalar()
-    return None if document_id is None else _Chosen(_Held(document_id, "overlap", None, end))
+def _why_none(connection: Connection, me: dict[str, int]) -> NoTaskReason:
+    return "no_documents" if connection.execute(queries.ANY_DOCUMENT, me).first() is None else "nothing_left"
 
 
 def _checked_client_id(client_id: str) -> str:
@@ -248,6 +236,10 @@ def _entries(
     connection: Connection, me: dict[str, int], given: Answer, known: list[int], asked: list[int] | None
 ) -> Sequence[tuple[int, int | None]]:
     """Class and value of each entry of the log; a skip withdraws what was said before."""
+    if given.kind != "votes" and given.votes:
+        raise InvalidRequestError(f"an answer of the kind {given.kind} has no votes")
+    if given.kind == "votes" and not given.votes:
+        raise InvalidRequestError("no class is judged; say cannot_tell or skip instead")
     if given.kind == "skip":
         return _withdrawals(connection, {"person": me["person"], "document": given.document_id})
     if given.kind == "cannot_tell":

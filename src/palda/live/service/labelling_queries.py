@@ -5,7 +5,10 @@ Building a statement takes longer than running it on a small store, and each one
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, NamedTuple
+
 from sqlalchemy import (
+    JSON,
     Float,
     Integer,
     String,
@@ -17,7 +20,9 @@ from sqlalchemy import (
     exists,
     func,
     insert,
+    literal,
     not_,
+    null,
     or_,
     select,
     update,
@@ -25,6 +30,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from palda.live.schema import LOOKS, OPEN, Key, answer, document, label, lease, project, queue, submission, vote
+from palda.live.service.access import Context
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Select, Update
 
 _person, _project, _document = (
     bindparam("person", type_=Key),
@@ -34,7 +43,6 @@ _person, _project, _document = (
 _max_looks, _now = bindparam("max_looks", type_=Integer()), bindparam("now", type_=Float())
 _is_vote = answer.c.kind.in_(LOOKS)
 _my_lease = and_(lease.c.person_id == _person, lease.c.document_id == _document)
-_my_answer = and_(answer.c.person_id == _person, answer.c.document_id == _document)
 _my_queue = and_(queue.c.project_id == _project, queue.c.person_id == _person)
 _is_answered = exists().where(
     answer.c.person_id == _person, answer.c.document_id == document.c.id, answer.c.kind.not_in(OPEN)
@@ -60,18 +68,25 @@ ADD_LOOKS = (
     .returning(document.c.name, document.c.text)
 )
 
-_lease_columns = lease.c.document_id, lease.c.purpose, lease.c.label_ids, lease.c.expires_at
-_my_leases = and_(lease.c.project_id == project.c.id, lease.c.person_id == _person)
 _others = lease.alias()
 _first_end = select(func.min(_others.c.expires_at)).where(_others.c.project_id == _project).scalar_subquery()
-PROJECT_AND_LEASE = (  # one row; the lease that began last, if there is one
-    select(project.c.settings, project.c.is_paused, project.c.is_complete, *_lease_columns)
-    .add_columns(_label_keys.label("label_keys"), _first_end.label("first_end"))
-    .select_from(project.outerjoin(lease, _my_leases))
-    .where(project.c.id == _project)
-    .order_by(lease.c.leased_at.desc())
-    .limit(1)
-)
+
+
+def _project_and_lease(person: ColumnElement[int]) -> Select[*tuple[Any, ...]]:
+    """One row: the project, its classes, the first end of a lease, and the person's lease that began last if any."""
+    mine = and_(lease.c.project_id == project.c.id, lease.c.person_id == person)
+    return (
+        select(project.c.settings, project.c.is_paused.label("is_project_paused"), project.c.is_complete)
+        .add_columns(lease.c.document_id, lease.c.purpose, lease.c.label_ids, lease.c.expires_at)
+        .add_columns(_label_keys.label("label_keys"), _first_end.label("first_end"))
+        .select_from(project.outerjoin(lease, mine))
+        .where(project.c.id == _project)
+        .order_by(lease.c.leased_at.desc())
+        .limit(1)
+    )
+
+
+PROJECT_AND_LEASE = Context.of(_project_and_lease)
 RENEW_LEASE = update(lease).where(_my_lease).values(expires_at=bindparam("end"))
 END_LEASE = delete(lease).where(_my_lease)
 EXPIRED_LEASES = (
@@ -86,7 +101,32 @@ ADD_LEASE = insert(lease).values(
     **{name: bindparam(f"new_{name}", type_=lease.c[name].type) for name in _LEASE},
 )
 
-FROM_QUEUE = (
+
+class Choice(NamedTuple):
+    """Statement that finds a document for somebody: its rank in the queue, its id, purpose and classes to judge."""
+
+    find: Select[*tuple[Any, ...]]
+    take: Update  # PostgreSQL alone: also leases it, leaves what came before it in the queue, and returns the text
+
+    @classmethod
+    def of(cls, find: Select[*tuple[Any, ...]]) -> Choice:
+        """Both, from the first."""
+        found = find.limit(1).cte("chosen")
+        given = {name: bindparam(f"new_{name}", type_=lease.c[name].type) for name in ("leased_at", "expires_at")}
+        chosen = {name: found.c[name] for name in ("document_id", "purpose", "label_ids")}
+        values = {"person_id": _person, "project_id": _project, **chosen, **given}
+        leased = insert(lease).from_select(list(values), select(*values.values()))
+        passed = delete(queue).where(_my_queue, queue.c.rank <= select(found.c.rank).scalar_subquery())
+        looked = (
+            update(document)
+            .where(document.c.id == found.c.document_id)
+            .values(n_looks=document.c.n_looks + 1)
+            .returning(*found.c, document.c.name, document.c.text)
+        )
+        return cls(find.limit(1), looked.add_cte(leased.cte("leased"), passed.cte("passed")))
+
+
+FROM_QUEUE = Choice.of(
     select(queue.c.rank, queue.c.document_id, queue.c.purpose, queue.c.label_ids)
     .join(document, document.c.id == queue.c.document_id)
     .where(_my_queue, not_(_is_answered))
@@ -97,31 +137,37 @@ FROM_QUEUE = (
         )
     )
     .order_by(queue.c.rank)
-    .limit(1)
 )
-LEAVE_QUEUE = delete(queue).where(_my_queue, queue.c.rank <= bindparam("up_to"))
-TAKE = ADD_LOOKS.add_cte(LEAVE_QUEUE.cte("left_queue"), ADD_LEASE.cte("leased"))  # PostgreSQL alone can do this
-FEWEST_LOOKS = (
-    select(document.c.id)
+FEWEST_LOOKS = Choice.of(
+    select(literal(-1).label("rank"), document.c.id.label("document_id"), literal("overlap").label("purpose"))
+    .add_columns(cast(null(), JSON).label("label_ids"))
     .where(document.c.project_id == _project, document.c.n_looks < _max_looks, not_(document.c.is_gold))
     .where(not_(_is_answered))
     .order_by(document.c.n_looks, document.c.shuffle)
-    .limit(1)
 )
+LEAVE_QUEUE = delete(queue).where(_my_queue, queue.c.rank <= bindparam("up_to"))
 
-_same_request = and_(
-    submission.c.project_id == _project,
-    submission.c.person_id == _person,
-    submission.c.client_id == bindparam("client"),
-)
-DOCUMENT_AND_ANSWER = (  # no row if there is no such document
-    select(answer.c.kind, lease.c.purpose, lease.c.leased_at, lease.c.label_ids)
-    .add_columns(submission.c.id.label("sent_id"), submission.c.body_hash, _label_keys.label("label_keys"))
-    .select_from(
-        document.outerjoin(answer, _my_answer).outerjoin(lease, _my_lease).outerjoin(submission, _same_request)
+
+def _is_same(person: ColumnElement[int]) -> ColumnElement[bool]:
+    mine = and_(submission.c.project_id == _project, submission.c.person_id == person)
+    return and_(mine, submission.c.client_id == bindparam("client"))
+
+
+def _document_and_answer(person: ColumnElement[int]) -> Select[*tuple[Any, ...]]:
+    """One row about a document, or none if it does not exist: answer, lease, and the same request if it came before."""
+    mine = (and_(table.c.person_id == person, table.c.document_id == _document) for table in (answer, lease))
+    return (
+        select(document.c.id.label("document_id"), answer.c.kind.label("answer_kind"))
+        .add_columns(lease.c.purpose, lease.c.leased_at, lease.c.label_ids)
+        .add_columns(submission.c.id.label("sent_id"), submission.c.body_hash, _label_keys.label("label_keys"))
+        .select_from(
+            document.outerjoin(answer, next(mine)).outerjoin(lease, next(mine)).outerjoin(submission, _is_same(person))
+        )
+        .where(document.c.id == _document, document.c.project_id == _project)
     )
-    .where(document.c.id == _document, document.c.project_id == _project)
-)
+
+
+DOCUMENT_AND_ANSWER = Context.of(_document_and_answer)
 NOTE_EXPIRED = {
     name: dialect.insert(answer).on_conflict_do_nothing()
     for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
@@ -141,7 +187,7 @@ OWN_PROGRESS = select(
     func.count(), func.coalesce(func.sum(case((answer.c.answered_at >= bindparam("today"), 1), else_=0)), 0)
 ).where(answer.c.project_id == _project, answer.c.person_id == _person, _is_vote)
 
-SUBMISSION = select(submission.c.id, submission.c.body_hash).where(_same_request)
+SUBMISSION = select(submission.c.id, submission.c.body_hash).where(_is_same(_person))
 LAST_POSITION = select(func.max(vote.c.position)).where(vote.c.submission_id == bindparam("submission"))
 ALL_VOTES = (
     select(vote.c.label_id, vote.c.value)

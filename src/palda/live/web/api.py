@@ -101,7 +101,7 @@ def next_task(call: Leasing, project_id: ProjectId) -> Task | NoTask:
 
     The same document until it is answered. Without one, the answer says why.
     """
-    return labelling.next_task(call.transaction, call.actor, project_id)
+    return labelling.next_task(call.transaction, call.sender, project_id)
 
 
 @_operation("POST", "/projects/{project_id}/votes", LABELLING, Receipt)
@@ -112,7 +112,7 @@ def submit_votes(call: Writing, project_id: ProjectId, body: bodies.NewAnswer) -
     body is a conflict. An answer is accepted after its lease has expired.
     """
     answer = Answer(body.document_id, body.client_id, body.kind, body.votes)
-    return labelling.submit(call.transaction, call.actor, project_id, answer)
+    return labelling.submit(call.transaction, call.sender, project_id, answer)
 
 
 @_operation("POST", "/projects/{project_id}/undo", LABELLING, Task | NoTask)
@@ -121,7 +121,7 @@ def undo(call: Writing, project_id: ProjectId, body: bodies.Undo) -> Task | NoTa
 
     Its document comes back with the earlier votes.
     """
-    return labelling.undo(call.transaction, call.actor, project_id, body.client_id)
+    return labelling.undo(call.transaction, call.sender, project_id, body.client_id)
 
 
 @_operation("GET", "/projects/{project_id}/own-progress", LABELLING, OwnProgress)

@@ -11,7 +11,7 @@ import asyncio
 import inspect
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -30,8 +30,8 @@ from palda.live.web.security import (
     Web,
     check_origin,
     current_actor,
-    holder,
     known_credential,
+    sender,
     valid_credential,
 )
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from palda.live.records import Actor
+    from palda.live.service.access import Sender
     from palda.live.store import Store
 
 EVERYBODY: tuple[Allowed, ...] = ("admin", "annotator", "viewer")
@@ -84,10 +85,10 @@ class Call:
         return self.web.store
 
 
-@dataclass(frozen=True)
-class Writing(Call):
-    """A request whose endpoint runs within a transaction."""
+class Writing(NamedTuple):
+    """A request whose endpoint runs within a transaction, and checks the sender there."""
 
+    sender: Sender
     transaction: Transaction
 
 
@@ -166,9 +167,7 @@ def _entered(operation: Operation) -> Callable[..., Any]:
             check_origin(request, credential)
 
         def act(connection: Connection) -> Any:
-            transaction = Transaction(connection)
-            actor = holder(transaction, credential, project_id, allowed or ())
-            return endpoint(Writing(request, actor, transaction), **given)
+            return endpoint(Writing(sender(credential, allowed or ()), Transaction(connection)), **given)
 
         return finish(await asyncio.wrap_future(store.write_soon(act, is_logged=first.annotation is Writing)))
 

@@ -10,7 +10,7 @@ import hmac
 import logging
 import re
 import secrets
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from palda.live.records import Actor, Role
-    from palda.live.store import Store, Transaction
+    from palda.live.records import Actor
+    from palda.live.store import Store
 
 _LOG = logging.getLogger("palda.live")
 
@@ -135,17 +135,9 @@ def valid_credential(request: Request) -> Credential:
     return credential
 
 
-def holder(
-    store: Store | Transaction, credential: Credential, project_id: int | None, allowed: Collection[Allowed]
-) -> Actor:
-    """Who holds a credential, if they have one of the roles."""
-    roles: list[Role] = [role for role in allowed if role != "owner"]
-    actor = access.enter(store, credential.token, project_id, roles)
-    if credential.is_cookie and not actor.is_session:
-        raise NotSignedInError("a token of the API belongs into the header Authorization, not into a cookie")
-    if "owner" in allowed and not roles and not actor.is_owner:
-        raise NotAllowedError("only owners of the server may do this")
-    return actor
+def sender(credential: Credential, allowed: Collection[Allowed]) -> access.Sender:
+    """Holder of a credential, who must have one of the roles."""
+    return access.Sender(credential.token, [role for role in allowed if role != "owner"], credential.is_cookie)
 
 
 def current_actor(
@@ -158,13 +150,15 @@ def current_actor(
     """
     web = Web.of(request)
     credential = known_credential(request)
-    if credential is None:
-        credential = valid_credential(request)
-        with sign_in(request, (NotSignedInError,)):
-            actor = holder(web.store, credential, project_id, allowed)
+    is_new = credential is None
+    credential = credential or valid_credential(request)
+    with sign_in(request, (NotSignedInError,)) if is_new else nullcontext():
+        found = sender(credential, allowed)
+        actor = web.store.read(lambda connection: found.find(connection, project_id))
+    if is_new:
         web.requests.take(hash(credential.token))
-    else:
-        actor = holder(web.store, credential, project_id, allowed)
+    if "owner" in allowed:
+        access.require_owner(actor)
     check_origin(request, credential, form_key)
     return actor
 
