@@ -13,7 +13,7 @@ from tests.live.world import MANY, World, client, serving
 from tests.live_projects import Newsroom, run
 
 from palda.live import report_file
-from palda.live.errors import InvalidRequestError, NotAllowedError, NotFoundError, NotSignedInError
+from palda.live.errors import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError, NotSignedInError
 from palda.live.records import Answer, Task
 from palda.live.service import access, documents, exports, labelling, people
 from palda.live.store import open_store
@@ -65,6 +65,22 @@ def test_who_is_no_longer_admin_has_no_way_back(world: World, how: str) -> None:
 def test_a_new_name_that_is_a_formula_is_refused(world: World) -> None:
     with pytest.raises(InvalidRequestError, match="formula"):
         people.rename(world.store, world.owner, world.project, world.ids["annotator"], "=1+1")
+
+
+def test_owners_invite_members_of_other_projects_by_name_and_admins_do_not(world: World) -> None:
+    store, admin = world.store, access.enter(world.store, world.tokens["admin"], world.project)
+    token = access.create_api_token(store, admin, world.ids["annotator"])
+    other_admin = access.enter(store, world.tokens["admin of another project"], world.other_project)
+    with pytest.raises(ConflictError):
+        access.invite(store, other_admin, world.other_project, "viewer", "the annotator")
+    link = access.invite(store, world.owner, world.other_project, "viewer", "the annotator")
+    actor = access.enter(store, access.accept(store, link)[0], world.other_project)
+    assert (actor.person_id, actor.role) == (world.ids["annotator"], "viewer")
+    assert access.enter(store, world.tokens["annotator"], world.project).role == "annotator"
+    with pytest.raises(NotSignedInError):  # its maker would get into a project of others
+        access.enter(store, token)
+    with pytest.raises(ConflictError):  # the link would sign in the owner
+        access.invite(store, world.owner, world.project, "annotator", world.owner.name)
 
 
 def test_nobody_else_on_the_machine_reads_a_new_store(tmp_path: Path) -> None:

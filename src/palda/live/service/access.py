@@ -56,26 +56,19 @@ class Sender(NamedTuple):
     roles: Collection[Role] = ()
     is_cookie: bool = False
 
-    def _given(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, Any]:
+        """Parameters of the statements that find the holder of the token."""
         return {"hash": token_hash(self.token), "now": time.time()}
 
     def find(self, connection: Connection, project_id: int | None) -> Actor:
         """The person. Owners are admins of every project."""
         if project_id is None:
-            return self._actor(connection.execute(_SIGNED_IN, self._given()).one_or_none(), None)
-        given = {**self._given(), "project": project_id}
-        return self._actor(connection.execute(_SIGNED_IN_MEMBER, given).one_or_none(), project_id)
+            return self.actor(connection.execute(_SIGNED_IN, self.parameters()).one_or_none(), None)
+        given = {**self.parameters(), "project": project_id}
+        return self.actor(connection.execute(_SIGNED_IN_MEMBER, given).one_or_none(), project_id)
 
-    def find_with(
-        self, connection: Connection, context: Context, given: dict[str, Any]
-    ) -> tuple[Actor, Row[*tuple[Any, ...]] | None]:
-        """The person, and what a statement says about them: together on PostgreSQL, a round trip less."""
-        if connection.dialect.name == "postgresql":
-            row = connection.execute(context.signed_in, {**given, **self._given()}).one_or_none()
-            return self._actor(row, given["project"]), row
-        return find_with(connection, self.find(connection, given["project"]), context, given)
-
-    def _actor(self, row: Row[*tuple[Any, ...]] | None, project_id: int | None) -> Actor:
+    def actor(self, row: Row[*tuple[Any, ...]] | None, project_id: int | None) -> Actor:
+        """The person of a row of these statements."""
         if row is None:
             raise NotSignedInError(_SIGN_IN)
         role: Any = "admin" if row.is_owner and row.is_project and row.role is None else row.role
@@ -106,10 +99,15 @@ class Context(NamedTuple):
 def find_with(
     connection: Connection, who: Actor | Sender, context: Context, given: dict[str, Any]
 ) -> tuple[Actor, Row[*tuple[Any, ...]] | None]:
-    """A person, and what a statement says about them; ``given`` are its parameters, with ``project``."""
-    if isinstance(who, Sender):
-        return who.find_with(connection, context, given)
-    return who, connection.execute(context.alone, {**given, "person": who.person_id}).one_or_none()
+    """A person, and what a statement says about them; ``given`` are its parameters, with ``project``.
+
+    A sender is found by the same statement on PostgreSQL: a round trip less.
+    """
+    if isinstance(who, Sender) and connection.dialect.name == "postgresql":
+        row = connection.execute(context.signed_in, {**given, **who.parameters()}).one_or_none()
+        return who.actor(row, given["project"]), row
+    actor = who.find(connection, given["project"]) if isinstance(who, Sender) else who
+    return actor, connection.execute(context.alone, {**given, "person": actor.person_id}).one_or_none()
 
 
 def enter(store: Store, token: str | None, project_id: int | None = None) -> Actor:
@@ -193,7 +191,7 @@ def invite(
     def add(connection: Connection) -> str:
         invited = None
         if name is not None:
-            invited = _invited(connection, project_id, checked_name(name, "name"), role)
+            invited = _invited(connection, actor, project_id, checked_name(name, "name"), role)
             require_control(connection, actor, invited)
         about = {"project_id": project_id, "role": role, "uses_left": uses, "created_by": actor.person_id}
         return add_credential(connection, "invitation", invited, days, **about)
@@ -294,17 +292,25 @@ def _invitation_row(connection: Connection, token: str) -> Row[*tuple[Any, ...]]
     return row
 
 
-def _invited(connection: Connection, project_id: int, name: str, role: Role) -> int:
-    """The person of a name as a member of the project: a new one, or a member of this name and role."""
-    query = select(member.c.person_id, member.c.role).join(person, person.c.id == member.c.person_id)
-    found = connection.execute(query.where(member.c.project_id == project_id, person.c.name == name)).one_or_none()
-    if found is None:
-        person_id = _add_person(connection, name)
-        _add_member(connection, project_id, person_id, role)
-        return person_id
-    if found.role != role:
-        raise InvalidRequestError(f"{name} is a member with the role {found.role}; change the role instead")
-    return int(found.person_id)
+def _invited(connection: Connection, actor: Actor, project_id: int, name: str, role: Role) -> int:
+    """The person of a name as a member of the project: a new one, or a member of this name and role.
+
+    Owners may add somebody who is a member of another project.
+    """
+    joined = and_(member.c.person_id == person.c.id, member.c.project_id == project_id)
+    query = select(person.c.id, person.c.is_owner, member.c.role).select_from(person.outerjoin(member, joined))
+    found = connection.execute(query.where(person.c.name == name)).one_or_none()
+    if found is not None and found.role is not None:
+        if found.role != role:
+            raise InvalidRequestError(f"{name} is a member with the role {found.role}; change the role instead")
+        return int(found.id)
+    if found is None or found.is_owner or not actor.is_owner:
+        person_id = _add_person(connection, name)  # refuses a name that is taken
+    else:
+        person_id = int(found.id)
+    _add_member(connection, project_id, person_id, role)
+    _revoke_foreign(connection, person_id)
+    return person_id
 
 
 def free_name(connection: Connection, name: str, person_id: int | None = None) -> str:

@@ -72,7 +72,7 @@ def next_task(store: Store | Transaction, who: Actor | Sender, project_id: int) 
         end = now + current.settings.lease_seconds
         if current.held is not None:
             connection.execute(queries.RENEW_LEASE, {**current.me, "document": current.held.document_id, "end": end})
-            return _held_task(connection, current._replace(held=current.held._replace(expires_at=end)))
+            return _held_task(connection, current, current.held._replace(expires_at=end))
         if current.first_end < now:
             _end_expired(connection, project_id, now)
         given = {**current.me, "max_looks": current.settings.max_votes_per_doc}
@@ -121,7 +121,7 @@ def undo(store: Store | Transaction, who: Actor | Sender, project_id: int, clien
         else:
             _repeated(connection, request, used.id, used.body_hash)
         current = _current(connection, who, project_id)
-        return NoTask("nothing_left") if current.held is None else _held_task(connection, current)
+        return NoTask("nothing_left") if current.held is None else _held_task(connection, current, current.held)
 
     return store.write(withdraw)
 
@@ -148,10 +148,7 @@ def _current(connection: Connection, who: Actor | Sender, project_id: int) -> _S
     return _Situation(me, settings, queries.label_ids(row.label_keys), held, reason, row.first_end or math.inf)
 
 
-def _held_task(connection: Connection, current: _Situation) -> Task:
-    held = current.held
-    if held is None:
-        raise AssertionError("nothing is held")
+def _held_task(connection: Connection, current: _Situation, held: _Held) -> Task:
     about = {"person": current.me["person"], "document": held.document_id}
     name, text = connection.execute(queries.TEXT, about).one()
     votes = _last_votes(connection, about) if held.purpose == "undo" else {}
