@@ -191,11 +191,6 @@ class FitProcess:
         self._reader = threading.Thread(target=self._run, args=(json.dumps(order).encode() + b"\n",), daemon=True)
         self._reader.start()
 
-    @property
-    def process_id(self) -> int:
-        """Id of the process."""
-        return self._process.pid
-
     def _run(self, order: bytes) -> None:
         if self._process.stdin is None or self._process.stdout is None:
             raise AssertionError("no pipes")

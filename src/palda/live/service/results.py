@@ -22,7 +22,7 @@ from palda.live.service.documents import known_labels
 from palda.live.service.projects import head_position, read_project
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from sqlalchemy import ColumnElement, Connection, Row, Subquery
 
@@ -93,14 +93,6 @@ def consensus(store: Store, project_id: int, after: int = 0, limit: int = 1000) 
         ]
 
     return store.read(find)
-
-
-def consensus_of(connection: Connection, project_id: int, ids: Collection[int]) -> dict[int, dict[int, float]]:
-    """Probabilities per class of some documents, inside of a transaction."""
-    generation, labels = fitted_labels(connection, project_id)
-    of_fit = and_(posterior.c.project_id == project_id, posterior.c.generation == generation)
-    query = select(posterior.c.document_id, posterior.c.probabilities).where(of_fit, posterior.c.document_id.in_(ids))
-    return {document_id: unpack(packed, labels) for document_id, packed in connection.execute(query)}
 
 
 def doubtful(store: Store, project_id: int, limit: int = 20) -> list[DoubtfulDocument]:
