@@ -88,6 +88,7 @@ class Server(uvicorn.Server):
             ws="none",
             lifespan="off",
             log_config=None,
+            proxy_headers=False,  # a client could choose the address that failed sign-ins are counted for
             access_log=False,
             server_header=False,
             timeout_keep_alive=30,
