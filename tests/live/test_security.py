@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -422,6 +423,19 @@ def test_slow_headers_close_the_connection(shared: Served, monkeypatch: pytest.M
     second = b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     answer = _raw(shared.url, second + b"GET /api/v1/health HTTP/1.1\r\n")
     assert answer.startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+def test_the_server_may_have_more_connections_than_the_usual_limit_of_files() -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[0] // 2, before[1]))
+    try:
+        running.raise_file_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= min(before[0], 65_536)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_a_body_that_stops_arriving_is_answered_408(shared: Served, monkeypatch: pytest.MonkeyPatch) -> None:
