@@ -198,8 +198,11 @@ def test_only_admins_get_the_report_with_votes(world: World, url: str, monkeypat
     assert asked == [False, True, True]
 
 
-def test_slow_requests_do_not_pile_up_without_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = replace(MANY, slow_requests=1, waiting_slow_requests=2)
+@pytest.mark.parametrize(("waiting", "per_person"), [(2, 9), (9, 3)])
+def test_slow_requests_do_not_pile_up_without_end(
+    world: World, monkeypatch: pytest.MonkeyPatch, waiting: int, per_person: int
+) -> None:
+    limits = replace(MANY, slow_requests=1, waiting_slow_requests=waiting, slow_requests_per_person=per_person)
     is_done = threading.Event()
 
     def write(_store: object, _project_id: int, path: Path, *, has_votes: bool) -> None:

@@ -243,7 +243,7 @@ async def import_documents(call: Call, project_id: ProjectId) -> ImportJob:
             rows = documents.read_upload(Path(upload.name), name=f"documents{suffix}")
             return documents.start_import(web.store, project_id, rows, web.server_name)
 
-        return await web.slow_requests.run(start)
+        return await web.slow_requests.run(call.actor.person_id, start)
 
 
 @_operation("GET", "/projects/{project_id}/imports/{import_id}", ADMINS, ImportJob)
@@ -406,6 +406,6 @@ async def export(call: Call, project_id: ProjectId, export: Export) -> Response:
         parts = iter(write(call.store, project_id, **details))
         return chain([next(parts, b"")], parts)  # errors before the first part are answers
 
-    parts = await call.web.slow_requests.run(begin)
+    parts = await call.web.slow_requests.run(call.actor.person_id, begin)
     disposition = {"Content-Disposition": f'attachment; filename="{export}"'}
     return StreamingResponse(parts, media_type=media_type, headers=disposition)
