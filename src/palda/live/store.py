@@ -126,7 +126,7 @@ class Store:
         waiting = _Write(action, Future())
         with self._closing:  # nothing is put behind the last entry, where nobody would take it
             if self._is_closed:
-                raise StoreError(f"{self.name}: the server is shutting down; send it again")
+                raise StoreError("the server is shutting down; send it again")
             self._writers[0 if is_logged else -1].waiting.put(waiting)
         return waiting.outcome
 
