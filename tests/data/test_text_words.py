@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 import unicodedata
 
 import numpy as np
@@ -322,6 +323,13 @@ def test_clones_pickles_and_works_in_a_pipeline() -> None:
     pipeline = make_pipeline(TextWords(), LogisticRegression()).fit(NEWS, [1, 1, 0, 0])
     assert pipeline.predict(["wheat ships"]).tolist() == [1]
     assert "wheat" in pipeline[:-1].get_feature_names_out()
+
+
+def test_accents_in_a_row_without_end_take_no_time() -> None:
+    start = time.monotonic()
+    (term,) = terms("a" + "\u0300" * 20_000 + "\u0316" * 20_000, stem=False)  # seconds to normalise
+    assert time.monotonic() - start < 2.0
+    assert len(term) == 32  # the first of them is in the letter
 
 
 # whole words for stems

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -112,6 +113,21 @@ def test_streams_per_credential_are_limited_and_free_again_after_one_is_closed(w
                     break
             assert time.monotonic() < deadline
             time.sleep(0.05)
+
+
+def test_streams_that_begin_at_once_do_not_pass_the_limit(world: World) -> None:
+    async def count() -> int:
+        hub = events.EventHub(world.store, 2)
+        for _ in range(5):
+            hub.check("credential")
+        streams = [hub.listen(world.project, "credential", lambda: None) for _ in range(5)]
+        first = [await anext(stream, None) for stream in streams]
+        for stream in streams:
+            await stream.aclose()  # type: ignore[attr-defined]
+        hub.check("credential")
+        return sum(part is not None for part in first)
+
+    assert asyncio.run(count()) == 2
 
 
 def test_the_server_ends_streams_that_are_open(world: World) -> None:

@@ -77,6 +77,10 @@ def test_ids_that_differ_in_blanks_alone_are_refused_with_their_row(tmp_path: Pa
     path.write_text("id,text\na b,one\na  b,two\n")
     with pytest.raises(DataError, match=r"row 3"):
         documents.read_upload(path)
+    path = tmp_path / "documents.jsonl"
+    path.write_text('{"id": "a b", "text": "one"}\n{"id": "a  b", "text": "two"}\n')
+    with pytest.raises(DataError, match=r"row 2"):
+        documents.read_upload(path)
 
 
 def test_half_a_restored_backup_is_not_taken_for_a_whole_one(

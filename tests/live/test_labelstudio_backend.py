@@ -25,6 +25,7 @@ RECORDED = [
 ]
 MALFORMED: list[Any] = [
     b"", b"{", b"[]", b"null", b"1", b'"x"', b"\xff\xfe", b"[" * 100_000,
+    b'{"action": "TASKS_CREATED", "n": NaN}', b'{"action": "\\ud800"}',
     {}, {"action": 5}, {"action": "x" * 1000}, {"action": "ANNOTATION_CREATED"},
     {"action": "ANNOTATION_CREATED", "annotation": [], "task": {}},
     {"action": "ANNOTATION_CREATED", "annotation": {"id": 1}, "task": {"id": "1"}},

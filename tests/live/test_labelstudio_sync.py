@@ -12,6 +12,7 @@ from tests.live.studio_world import StudioWorld, new_world, studio_world
 from palda.errors import DataError
 from palda.io import read_labelstudio
 from palda.live import schema
+from palda.live.errors import NotSignedInError
 from palda.live.labelstudio import client as client_module
 from palda.live.labelstudio import connections
 from palda.live.labelstudio import sync as sync_module
@@ -229,6 +230,28 @@ def test_two_questions_of_one_project_are_two_projects_of_one_store(tmp_path: Pa
         for found in world.store.read(connections.all_connections):
             disconnect(world.store, world.client, found, lambda _line: None)
         assert (world.studio.webhooks, world.studio.backends) == ({}, {})
+
+
+def test_a_text_that_no_database_can_store_is_taken_in(world: StudioWorld) -> None:
+    world.studio.tasks[1]["data"] = {"text": "a\ud800b\0c"}
+    world.reconciled()
+    assert texts(world)[0] == "a?bc"
+
+
+def test_an_admin_of_one_question_does_not_get_into_another_as_its_annotator(tmp_path: Path) -> None:
+    mood = '<Choices name="mood" toName="text"><Choice value="good"/><Choice value="bad"/></Choices></View>'
+    with new_world(tmp_path, CONFIG.replace("</View>", mood), questions=("topics", "mood")) as world:
+        first, second = (one.project_id for one in world.store.read(connections.all_connections))
+        world.studio.annotate(1, 2, "crime")
+        sync_module.Sync(world.store, world.client, first).reconcile()
+        owner = access.enter(world.store, access.start_tokens(world.store)[1])
+        admin = access.accept(world.store, access.invite(world.store, owner, first, "admin", "admin of the first"))[0]
+        (ada,) = (one for one in people.members(world.store, first) if one.role == "annotator")
+        token = access.create_api_token(world.store, access.enter(world.store, admin, first), ada.person_id)
+        assert access.enter(world.store, token, first).role == "annotator"
+        sync_module.Sync(world.store, world.client, second).reconcile()
+        with pytest.raises(NotSignedInError):
+            access.enter(world.store, token, second)
 
 
 def test_an_erased_person_stays_away_and_a_renamed_one_keeps_the_new_name(world: StudioWorld) -> None:

@@ -318,6 +318,15 @@ def test_a_killed_learner_is_noted_and_started_again(news: Newsroom) -> None:
     assert supervisor.process_id is None
 
 
+def test_a_learner_imports_nothing_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sqlalchemy.py").write_text("open('was_imported', 'w')")
+    monkeypatch.chdir(tmp_path)
+    supervisor = LearnerSupervisor(tmp_path / "project.db", FitOptions())
+    supervisor.stop()  # the process ends as soon as it has started
+    supervisor._run_once()
+    assert not (tmp_path / "was_imported").exists()
+
+
 def _wait(until: object, seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not until():  # type: ignore[operator]

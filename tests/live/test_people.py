@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.live.world import MANY, World, client, serving
+from tests.live.world import MANY, World, client, make_world, serving
 from tests.live_projects import Newsroom, run
 
 from palda.live import report_file
@@ -42,6 +43,23 @@ def test_a_link_made_in_one_project_does_not_reach_another_that_the_person_joins
     with pytest.raises(NotFoundError):
         access.accept(store, link)
     access.enter(store, world.tokens["annotator"], world.other_project)  # made by the owner
+
+
+def test_credentials_that_come_from_a_link_of_an_admin_end_with_it(world: World) -> None:
+    store, admin = world.store, access.enter(world.store, world.tokens["admin"], world.project)
+    person = world.add_person("other admin", "admin", world.project)
+    taken, _ = access.accept(store, access.invite(store, admin, world.project, "admin", "the other admin"))
+    as_other = access.enter(store, taken, world.project)
+    kept = [
+        access.accept(store, access.invite(store, as_other, world.project, "viewer"), None, as_other)[0],
+        access.create_api_token(store, as_other, person),
+    ]
+    assert {access.enter(store, token).person_id for token in kept} == {person}
+    own = access.enter(store, world.session("other admin"))
+    access.accept(store, access.invite(store, world.owner, world.other_project, "viewer"), None, own)
+    for token in (taken, *kept):
+        with pytest.raises(NotSignedInError):
+            access.enter(store, token)
 
 
 @pytest.mark.parametrize("how", ["role", "erasure"])
@@ -115,6 +133,35 @@ def test_the_owner_is_listed_and_can_be_pseudonymised_and_erased_after_labelling
         people.erase(store, owner, world.project, owner.person_id)
 
 
+def test_changes_of_a_person_are_made_together_or_not_at_all(world: World, url: str) -> None:
+    owner = access.enter(world.store, world.tokens["owner"], world.project)
+    task = labelling.next_task(world.store, owner, world.project)
+    assert isinstance(task, Task)
+    _answer(world, "owner", task.document_id)
+    with client(url, world.tokens["owner"]) as api:
+        path = f"{API}/projects/{world.project}/people/{owner.person_id}"
+        assert api.patch(path, json={"name": "somebody else", "is_paused": True}).status_code == 404
+    assert access.enter(world.store, world.tokens["owner"]).name == owner.name
+
+
+def test_a_name_that_is_erased_leaves_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palda.live.store._CHECKPOINT_SECONDS", 0.01)
+    monkeypatch.setattr("palda.live.store._TRUNCATE_SECONDS", 0.01)
+    world = make_world(tmp_path)
+    person = world.add_person("Wilhelmina", "annotator", world.project)
+
+    def is_there() -> bool:
+        return any(b"Wilhelmina" in path.read_bytes() for path in tmp_path.iterdir())
+
+    assert is_there()
+    people.erase(world.store, world.owner, world.project, person)
+    end = time.monotonic() + 20
+    while is_there() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not is_there()
+    world.store.close()
+
+
 def test_admins_of_a_project_do_not_erase_the_owner(world: World) -> None:
     task = labelling.next_task(
         world.store, access.enter(world.store, world.tokens["owner"], world.project), world.project
@@ -167,8 +214,11 @@ def test_only_admins_get_the_report_with_votes(world: World, url: str, monkeypat
     assert asked == [False, True, True]
 
 
-def test_slow_requests_do_not_pile_up_without_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = replace(MANY, slow_requests=1, waiting_slow_requests=2)
+@pytest.mark.parametrize(("waiting", "per_person"), [(2, 9), (9, 3)])
+def test_slow_requests_do_not_pile_up_without_end(
+    world: World, monkeypatch: pytest.MonkeyPatch, waiting: int, per_person: int
+) -> None:
+    limits = replace(MANY, slow_requests=1, waiting_slow_requests=waiting, slow_requests_per_person=per_person)
     is_done = threading.Event()
 
     def write(_store: object, _project_id: int, path: Path, *, has_votes: bool) -> None:

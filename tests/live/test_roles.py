@@ -23,7 +23,6 @@ BACKEND = (("GET", "health"), ("POST", "setup"), ("POST", "predict"), ("POST", "
 SIGNED_IN = ("annotator", "paused annotator", "viewer", "admin", "admin of another project", "owner")
 MEMBERS = ("annotator", "paused annotator", "viewer", "admin", "owner")
 LABELLING = ("annotator", "paused annotator", "admin", "owner")
-AT_WORK = ("annotator", "admin", "owner")
 WATCHING = ("viewer", "admin", "owner")
 ADMINS = ("admin", "owner")
 OWNERS = ("owner",)
@@ -39,6 +38,7 @@ class Entry:
     status: int = 200
     body: Callable[[World], Any] | None = None
     takes_away: bool = False  # needs a world of its own
+    conflicts: tuple[str, ...] = ()  # who may, but was not given the document
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -86,7 +86,7 @@ TABLE = [
     Entry("POST", "/projects/{project_id}/people/{person_id}/pseudonym", ADMINS),
     Entry("POST", "/projects/{project_id}/people/{person_id}/tokens", ADMINS, 201, lambda _: {"days": 3}),
     Entry("POST", "/projects/{project_id}/next", LABELLING),
-    Entry("POST", "/projects/{project_id}/votes", AT_WORK, 200, _votes),
+    Entry("POST", "/projects/{project_id}/votes", LABELLING, 200, _votes, conflicts=("paused annotator",)),
     Entry("POST", "/projects/{project_id}/undo", LABELLING, 409, lambda _: {"client_id": "none"}, takes_away=True),
     Entry("GET", "/projects/{project_id}/own-progress", LABELLING),
     Entry("GET", "/projects/{project_id}/status", WATCHING),
@@ -144,6 +144,8 @@ def _status(api: httpx.Client, entry: Entry, world: World, who: str) -> int:
 
 
 def _expected(entry: Entry, who: str) -> int:
+    if who in entry.conflicts:
+        return 409
     if entry.allowed is None or who in entry.allowed:
         return entry.status
     if who in {"nobody", "expired"}:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from tests.live.world import MANY, Served, World, bearer, client, serving
 
+from palda.live.errors import InvalidRequestError
 from palda.live.service import access, labelling, projects
 from palda.live.web import create_app, limits, running
 from palda.live.web.limits import Limits
@@ -48,6 +51,7 @@ def test_a_change_with_a_cookie_needs_the_form_key_of_its_session(shared: Served
     [
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "http://["}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({"Sec-Fetch-Site": "same-site"}, 403),
         ({"Sec-Fetch-Site": "same-origin"}, 201),
@@ -79,9 +83,15 @@ def test_a_token_of_the_api_is_refused_as_a_cookie(shared: Served) -> None:
 
 
 def test_the_session_cookie_cannot_be_read_by_scripts_or_sent_by_other_sites(world: World) -> None:
-    for is_secure, scheme, expected in ((False, "http", False), (True, "http", True), (False, "https", True)):
+    host, by_proxy = (b"host", b"localhost"), (b"x-forwarded-proto", b"https")
+    for is_secure, scheme, headers, expected in (
+        (False, "http", [host], False),
+        (True, "http", [host], True),
+        (False, "https", [host], True),
+        (False, "http", [host, by_proxy], True),
+    ):
         app = create_app(world.store, secure_cookies=is_secure)
-        scope = {"type": "http", "app": app, "scheme": scheme, "path": "/", "headers": [(b"host", b"localhost")]}
+        scope = {"type": "http", "app": app, "scheme": scheme, "path": "/", "headers": headers}
         response = Response()
         set_session(Request(scope), response, "TOKEN")
         parts = response.headers["set-cookie"].lower().split("; ")
@@ -183,6 +193,37 @@ def test_a_body_larger_than_the_limit_is_refused_whatever_its_length_header_says
         assert api.post(f"{path}/documents", content=iter([table] * 4), headers=headers).status_code == 413
 
 
+def test_a_form_of_strangers_is_small_and_a_name_of_accents_takes_no_time(shared: Served) -> None:
+    token = access.invite(shared.world.store, shared.world.owner, shared.world.project, "annotator")
+    accents = "a" + "\u0300" * 20_000 + "\u0316" * 20_000  # seconds to normalise
+    start = time.monotonic()
+    with client(shared.url) as api:
+        assert api.post(f"/join/{token}", data={"name": "Ann", "more": "x" * 10_000}).status_code == 413
+    with pytest.raises(InvalidRequestError, match="at most 200 are allowed"):
+        access.accept(shared.world.store, token, accents)
+    assert time.monotonic() - start < 2.0
+
+
+def test_a_client_that_goes_away_is_not_an_error(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    sent: list[object] = []
+
+    async def receive() -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    async def send(message: object) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/join/x",
+        "query_string": b"",
+        "headers": [(b"host", b"localhost")],
+    }
+    asyncio.run(create_app(world.store)(scope, receive, send))  # type: ignore[arg-type]
+    assert (sent, caplog.text) == ([], "")
+
+
 def test_an_upload_leaves_no_temporary_file(shared: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with client(shared.url, shared.world.tokens["admin"]) as api:
@@ -217,7 +258,9 @@ def test_failed_sign_ins_are_limited_per_address_but_do_not_lock_out_who_is_sign
     with serving(create_app(world.store, limits=limits)) as url, client(url) as api:
         known = bearer(world.tokens["annotator"])
         assert api.get(f"{API}/session", headers=known).status_code == 200
-        guesses = [api.get(f"{API}/session", headers=bearer(f"guess{n}")).status_code for n in range(7)]
+        pretended = [{"X-Forwarded-For": f"10.0.0.{n}"} for n in range(7)]  # counts for nothing
+        sent = [bearer(f"guess{n}") | header for n, header in enumerate(pretended)]
+        guesses = [api.get(f"{API}/session", headers=headers).status_code for headers in sent]
         assert guesses == [401] * 4 + [429] * 3
         assert api.get(f"{API}/session", headers=known).status_code == 200
         assert api.get(f"{API}/session", headers=bearer(world.tokens["viewer"])).status_code == 429
@@ -301,6 +344,17 @@ def test_a_hostile_body_is_refused_with_one_line(body: bytes, shared: Served) ->
     assert "\n" not in answer.json()["detail"]
 
 
+@pytest.mark.parametrize(
+    "content",
+    [",".join(f'"k{n}":0' for n in range(6000)), '"votes":{' + ",".join(f'"{n}":9' for n in range(6000)) + "}"],
+)
+def test_a_body_of_many_values_is_refused_before_each_of_them_is_checked(content: str, shared: Served) -> None:
+    headers = {"Content-Type": "application/json"}
+    with client(shared.url, shared.world.tokens["annotator"]) as api:
+        answer = api.post(f"{API}/projects/{shared.world.project}/votes", content=f"{{{content}}}", headers=headers)
+    assert (answer.status_code, answer.json()["detail"]) == (422, "the body has more than 5,000 values")
+
+
 @pytest.mark.parametrize("project_id", ["0", "-1", "1.0", "%201", "1_0", "x", str(2**63), "9" * 400, "%00", "٣", "1e3"])
 def test_ids_that_are_no_ids_are_refused(project_id: str, shared: Served) -> None:
     with client(shared.url, shared.world.tokens["admin"]) as api:
@@ -369,6 +423,19 @@ def test_slow_headers_close_the_connection(shared: Served, monkeypatch: pytest.M
     second = b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     answer = _raw(shared.url, second + b"GET /api/v1/health HTTP/1.1\r\n")
     assert answer.startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+def test_the_server_may_have_more_connections_than_the_usual_limit_of_files() -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[0] // 2, before[1]))
+    try:
+        running.raise_file_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= min(before[0], 65_536)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_a_body_that_stops_arriving_is_answered_408(shared: Served, monkeypatch: pytest.MonkeyPatch) -> None:

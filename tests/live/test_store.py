@@ -101,6 +101,15 @@ def test_a_second_server_on_one_file_is_refused(tmp_path: Path) -> None:
     open_store(tmp_path / "project.db").close()
 
 
+def test_a_second_server_on_another_name_of_the_file_is_refused(tmp_path: Path) -> None:
+    first = open_store(tmp_path / "project.db")
+    (tmp_path / "link.db").symlink_to(tmp_path / "project.db")
+    for name in (str(tmp_path / "link.db"), f"sqlite:///{tmp_path}/link.db"):
+        with pytest.raises(PaldaError, match=r"another palda server uses it"):
+            open_store(name)
+    first.close()
+
+
 def test_a_file_of_another_program_is_refused_and_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     with sqlite3.connect(path) as connection:
@@ -152,7 +161,7 @@ def test_the_password_of_an_address_is_not_in_messages() -> None:
     with pytest.raises(PaldaError) as error:
         open_store("postgresql://palda:hunter2@127.0.0.1:1/labels")
     assert "hunter2" not in str(error.value)
-    assert "no database server answers" in str(error.value)
+    assert str(error.value).startswith("labels: no database server answers")  # nor is the address: strangers see it
 
 
 def test_a_store_of_an_older_version_is_migrated(store_location: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,6 +257,45 @@ def test_backup_refuses_to_overwrite_and_to_copy_what_is_not_there(tmp_path: Pat
     with pytest.raises(PaldaError, match="there is no such file"):
         copies.back_up(tmp_path / "missing.db", tmp_path / "copy2.db")
     assert (tmp_path / "copy.db").read_text() == "precious"
+
+
+def test_a_backup_does_not_replace_a_store_that_is_in_use_or_was_left_by_a_killed_server(tmp_path: Path) -> None:
+    store, other = open_store(tmp_path / "project.db"), open_store(tmp_path / "other.db")
+    (tmp_path / "link.db").symlink_to(tmp_path / "project.db")
+    for name in ("project.db", "link.db", "other.db"):
+        with pytest.raises(PaldaError, match="a palda server uses it, or one was killed"):
+            copies.back_up(tmp_path / "project.db", tmp_path / name, force=True)
+    store.write(add_person("ann"))
+    store.close()
+    other.close()
+    with pytest.raises(PaldaError, match="a palda server uses it"):
+        copies.back_up(tmp_path / "project.db", tmp_path / "project.db", force=True)
+    again = open_store(tmp_path / "project.db")
+    assert names(again) == {"ann"}
+    again.close()
+
+
+def test_of_two_backups_to_one_file_at_once_the_second_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(tmp_path / "project.db")
+    store.write(add_person("ann"))
+    store.close()
+    copy_rows, errors = copies.copy_rows, []
+
+    def back_up_again(*stores: Store) -> int:
+        monkeypatch.setattr(copies, "copy_rows", copy_rows)
+        try:
+            copies.back_up(tmp_path / "project.db", tmp_path / "copy.db")
+        except BlockingIOError as error:
+            errors.append(error)
+        return copy_rows(*stores)
+
+    monkeypatch.setattr(copies, "copy_rows", back_up_again)
+    copies.back_up(tmp_path / "project.db", tmp_path / "copy.db")
+    assert len(errors) == 1
+    assert (tmp_path / "copy.db").stat().st_mode & 0o077 == 0
+    copy = open_store(tmp_path / "copy.db")
+    assert names(copy) == {"ann"}
+    copy.close()
 
 
 def test_a_full_disk_loses_nothing_and_the_store_works_again(tmp_path: Path) -> None:

@@ -315,6 +315,7 @@ class _Cleaner:
 
     def __call__(self, text: str) -> str:
         if not text.isascii():
+            text = _mark_run().sub(r"\1", text)
             text = unicodedata.normalize("NFKC", text).translate(_INVISIBLE)
             text = _unspaced_run().sub(_pairs, text)
         if self._lowercase:
@@ -343,6 +344,12 @@ def _marks() -> str:
     marks = [point for point in points if unicodedata.category(chr(point)).startswith("M")]
     runs = [[mark for _, mark in run] for _, run in itertools.groupby(enumerate(marks), lambda pair: pair[1] - pair[0])]
     return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in runs)
+
+
+@cache
+def _mark_run() -> re.Pattern[str]:
+    """Marks in a row that no spelling has; normalising them takes time by the square of their number."""
+    return re.compile(f"([{_marks()}]{{32}})[{_marks()}]+")
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,6 @@ from palda.live import schema
 from palda.live.store import open_store
 
 if TYPE_CHECKING:
-    import os
-
     from sqlalchemy import Connection, Row, Table
 
     from palda.live.store import Store
@@ -32,7 +31,9 @@ def back_up(location: str | os.PathLike[str], path: str | os.PathLike[str], *, f
     if target.exists() and not force:
         raise PaldaError(f"{target}: it exists; add --force to overwrite it")
     with closing(open_store(location, as_learner=True, create=False)) as source, replacing(target) as unfinished:
-        unfinished.unlink(missing_ok=True)  # SQLite makes its own
+        if Path(f"{os.path.realpath(target)}-wal").exists():  # its newest part, which must not meet another file
+            raise PaldaError(f"{target}: a palda server uses it, or one was killed; give another file")
+        unfinished.chmod(0o600)  # before it holds anything
         with closing(open_store(unfinished, as_learner=True)) as copy:
             return copy_rows(source, copy)
 

@@ -83,6 +83,7 @@ class Actor:
     is_session: bool  # signed in by cookie, so that requests need protection against forgery
     role: Role | None = None
     is_paused: bool = False
+    made_by: int | None = None  # person who made the credential, or the link that it came from
 
 
 @dataclass(frozen=True)

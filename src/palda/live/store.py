@@ -49,6 +49,7 @@ _MAX_GROUP = 200  # writes per transaction
 _BUSY_SECONDS = 30
 _POLL_SECONDS = 0.001, 0.005  # of servers and learners that wait for their turn to write: SQLite would wait far longer
 _CHECKPOINT_SECONDS = 0.5
+_TRUNCATE_SECONDS = 60.0  # until what was erased has left the write-ahead log too
 _head = schema.log_head
 _RAISE_HEAD = update(_head).values(position=_head.c.position + bindparam("n")).returning(_head.c.position)
 _LOCK_HEAD = select(_head.c.position).with_for_update()
@@ -125,7 +126,7 @@ class Store:
         waiting = _Write(action, Future())
         with self._closing:  # nothing is put behind the last entry, where nobody would take it
             if self._is_closed:
-                raise StoreError(f"{self.name}: the server is shutting down; send it again")
+                raise StoreError("the server is shutting down; send it again")
             self._writers[0 if is_logged else -1].waiting.put(waiting)
         return waiting.outcome
 
@@ -148,12 +149,19 @@ class Store:
             self._lock.release()
 
     def _checkpoint(self) -> None:
-        """Move the write-ahead log of SQLite to the file now and then; writers need not wait for it."""
+        """Move the write-ahead log of SQLite to the file now and then; writers need not wait for it.
+
+        The log is written from its start again after that, and would keep older pages behind its end.
+        """
         connection = sqlite3.connect(self.url.database or "", timeout=0.0)
+        truncate_at = time.monotonic() + _TRUNCATE_SECONDS
         try:
             while not self._ending.wait(_CHECKPOINT_SECONDS):
                 with suppress(sqlite3.Error):  # it is busy, or the disk is full: later
                     connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+                    if time.monotonic() >= truncate_at:
+                        is_busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                        truncate_at += 0.0 if is_busy else _TRUNCATE_SECONDS
         finally:
             connection.close()
 
@@ -162,7 +170,8 @@ class Store:
             return ConflictError("somebody changed the same thing at the same time; try again")
         reason = reason_of(error.orig if isinstance(error, DBAPIError) and error.orig is not None else error)
         found = (advice for part, advice in _PROBLEMS.items() if part in reason.lower())
-        return StoreError(f"{self.name}: {next(found, reason)}")
+        database = Path(self.url.database or "").name  # strangers see it: no address
+        return StoreError(f"{database}: {next(found, reason)}")
 
 
 class _Writer:
@@ -260,12 +269,12 @@ def open_store(location: str | os.PathLike[str], *, as_learner: bool = False, cr
 
 
 def store_url(location: str | os.PathLike[str]) -> URL:
-    """URL of a store: a path is an SQLite file."""
+    """URL of a store: a path is an SQLite file, without symbolic links: a file has one lock, whatever its names are."""
     from sqlalchemy.engine import URL, make_url
 
     text = os.fspath(location)
     if "://" not in text:
-        return URL.create("sqlite", database=str(Path(text).absolute()))
+        return URL.create("sqlite", database=os.path.realpath(text))
     try:
         url = make_url(text)
     except ArgumentError:
@@ -273,7 +282,7 @@ def store_url(location: str | os.PathLike[str]) -> URL:
     if url.get_backend_name() == "postgresql":
         return url.set(drivername="postgresql+psycopg")
     if url.get_backend_name() == "sqlite" and url.database:
-        return url
+        return url.set(database=os.path.realpath(url.database))
     raise PaldaError(f"stores of {url.get_backend_name()} are not supported; give a file or a postgresql:// address")
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import insert, select
 
 from palda.live.errors import InvalidRequestError
 from palda.live.schema import labelstudio_connection, labelstudio_user, member, person
+from palda.live.service.access import revoke_foreign
 from palda.live.service.names import MAX_NAME, checked_name
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def add_people(connection: Connection, project_id: int, url: str, names: Mapping
         if connection.execute(known).scalar() is None:
             values = {"project_id": project_id, "person_id": person_id, "role": "annotator", "joined_at": time.time()}
             connection.execute(insert(member).values(**values))
+            revoke_foreign(connection, person_id)
         row = {"project_id": project_id, "user_id": user_id, "member_id": person_id}
         connection.execute(insert(labelstudio_user).values(**row))
 

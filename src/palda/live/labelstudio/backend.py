@@ -8,10 +8,10 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import from_json
 from sqlalchemy import insert
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
@@ -124,8 +124,8 @@ def _given_secret(request: Request) -> str:
 
 def _object(body: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
+        found = from_json(body, allow_inf_nan=False)
+    except ValueError:
         raise InvalidRequestError("the body is not valid JSON") from None
     if not isinstance(found, dict):
         raise InvalidRequestError("the body is not an object")

@@ -61,7 +61,7 @@ class Question:
         if not isinstance(found, str):
             texts = [value for value in data.values() if isinstance(value, str)]
             found = texts[0] if len(texts) == 1 else json.dumps(data, ensure_ascii=False)
-        return found.replace("\0", "")
+        return found.replace("\0", "").encode("utf-8", "replace").decode()  # what every database can store
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def task_state(task: Mapping[str, Any]) -> RemoteState:
     """State of a task."""
     return RemoteState(
         number(task, "id"),
-        str(task.get("updated_at") or ""),
+        str(task.get("updated_at") or "")[:40],
         number(task, "total_annotations", 0),
         number(task, "cancelled_annotations", 0),
         number(task, "overlap", 1),

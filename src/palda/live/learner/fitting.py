@@ -183,7 +183,7 @@ class FitProcess:
     def __init__(self, url: str, project_id: int, options: FitOptions) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by ``close``
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "palda.live.learner.fitting"],
+            [sys.executable, "-P", "-m", "palda.live.learner.fitting"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, start_new_session=True,
         )  # fmt: skip
         order = {"url": url, "project_id": project_id, "options": asdict(options)}

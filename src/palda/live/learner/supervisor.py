@@ -77,7 +77,7 @@ class LearnerSupervisor:
         order = {"url": self._url, "options": asdict(self._options)}
         try:
             process = self._process = subprocess.Popen(
-                [sys.executable, "-m", "palda.live.learner"],
+                [sys.executable, "-P", "-m", "palda.live.learner"],
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
             )  # fmt: skip
         except OSError as error:

@@ -33,9 +33,9 @@ _SIGN_IN = "sign in with your invitation link; ask an admin of the project for a
 
 def _signed_in(*columns: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
     """Statement that finds the holder of a token."""
-    about = person.c.id, person.c.name, person.c.is_owner, credential.c.id.label("credential_id"), credential.c.kind
+    about = credential.c.id.label("credential_id"), credential.c.kind, credential.c.created_by
     return (
-        select(*about, *columns)
+        select(person.c.id, person.c.name, person.c.is_owner, *about, *columns)
         .select_from(credential.join(person, person.c.id == credential.c.person_id))
         .where(credential.c.token_hash == bindparam("hash"), credential.c.kind != "invitation")
         .where(credential.c.expires_at > bindparam("now"))
@@ -79,7 +79,8 @@ class Sender(NamedTuple):
             raise NotSignedInError("a token of the API belongs into the header Authorization, not into a cookie")
         if self.roles and role not in self.roles:
             raise NotAllowedError(f"only the role {' or '.join(sorted(self.roles))} may do this; yours is {role}")
-        return Actor(row.id, row.name, row.is_owner, row.credential_id, is_session, role, bool(row.is_paused))
+        signed = row.credential_id, is_session
+        return Actor(row.id, row.name, row.is_owner, *signed, role, bool(row.is_paused), row.created_by)
 
 
 class Context(NamedTuple):
@@ -143,11 +144,16 @@ def add_session(connection: Connection, person_id: int, created_by: int | None =
 
 
 def create_api_token(store: Store, actor: Actor, person_id: int, days: float = 90) -> str:
-    """Token for programs that send requests as a person."""
+    """Token for programs that send requests as a person.
+
+    Of one's own it ends with the credential that made it: an admin may have signed in as this person.
+    """
 
     def add(connection: Connection) -> str:
         require_control(connection, actor, person_id)
-        return add_credential(connection, "api", person_id, days, created_by=actor.person_id)
+        is_own = actor.person_id == person_id
+        made_by = actor.made_by if is_own and actor.made_by is not None else actor.person_id
+        return add_credential(connection, "api", person_id, days, created_by=made_by)
 
     return store.write(add)
 
@@ -223,7 +229,7 @@ def accept(store: Store, token: str, name: str | None = None, actor: Actor | Non
         if person_id is None and actor is not None:
             person_id = actor.person_id
             if not actor.is_owner and _add_member(connection, row.project_id, person_id, row.role):
-                _revoke_foreign(connection, person_id)
+                revoke_foreign(connection, person_id)
         elif person_id is None:
             if not name:
                 raise InvalidRequestError("give the name under which your votes are kept")
@@ -232,13 +238,15 @@ def accept(store: Store, token: str, name: str | None = None, actor: Actor | Non
         if row.uses_left is not None:
             changed = update(credential).where(credential.c.id == row.id).values(uses_left=row.uses_left - 1)
             connection.execute(changed)
-        made_by = None if row.person_id is None else row.created_by
+        made_by = row.created_by
+        if row.person_id is None:
+            made_by = None if actor is None else actor.made_by
         return add_session(connection, person_id, made_by), row.project_id
 
     return store.write(join)
 
 
-def _revoke_foreign(connection: Connection, person_id: int) -> None:
+def revoke_foreign(connection: Connection, person_id: int) -> None:
     """Delete credentials of somebody that were made by others who do not administer all their projects any more."""
     made_by = credential.c.created_by
     owners = select(person.c.id).where(person.c.is_owner)
@@ -309,7 +317,7 @@ def _invited(connection: Connection, actor: Actor, project_id: int, name: str, r
     else:
         person_id = int(found.id)
     _add_member(connection, project_id, person_id, role)
-    _revoke_foreign(connection, person_id)
+    revoke_foreign(connection, person_id)
     return person_id
 
 

@@ -67,7 +67,8 @@ def read_upload(path: Path, name: str | None = None) -> list[DocumentRow]:
     if not isinstance(found, Documents):
         raise DataError("it has no column of texts; name one 'text'", file=shown)
     rows: dict[str, DocumentRow] = {}
-    for number, (doc_id, text) in enumerate(zip(found.doc_ids, found.texts, strict=True), 2):
+    first = 1 if path.suffix in (".jsonl", ".ndjson") else 2  # after a header
+    for number, (doc_id, text) in enumerate(zip(found.doc_ids, found.texts, strict=True), first):
         try:
             row = DocumentRow(checked_name(str(doc_id), "id", _MAX_ID), checked_text(str(text), "text"))
         except InvalidRequestError as error:

@@ -103,7 +103,8 @@ def write_report_file(store: Store, project_id: int, path: Path, *, has_votes: b
     """
     _last_model(store, project_id)  # without one no process is needed
     address = store.url.render_as_string(hide_password=False)
-    command = [sys.executable, "-m", "palda.live.report_file", str(project_id), str(path), *["votes"] * has_votes]
+    options = [str(project_id), str(path), *["votes"] * has_votes]
+    command = [sys.executable, "-P", "-m", "palda.live.report_file", *options]  # -P: no modules of the current folder
     environment = {**os.environ, STORE_VARIABLE: address}
     try:
         done = subprocess.run(  # noqa: S603 - our own module

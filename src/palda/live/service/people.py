@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy import CompoundSelect, Connection, Row
 
     from palda.live.records import Actor, Role
-    from palda.live.store import Store
+    from palda.live.store import Store, Transaction
 
 _RECENT = 50  # submissions that give the speed
 
@@ -69,7 +69,7 @@ def median_seconds(connection: Connection, project_id: int, person_id: int, min_
     return statistics.median(found) if len(found) >= min_number else None
 
 
-def set_paused(store: Store, project_id: int, person_id: int, *, is_paused: bool) -> None:
+def set_paused(store: Store | Transaction, project_id: int, person_id: int, *, is_paused: bool) -> None:
     """Stop or resume giving documents to a member; their votes still count."""
 
     def apply(connection: Connection) -> None:
@@ -81,7 +81,7 @@ def set_paused(store: Store, project_id: int, person_id: int, *, is_paused: bool
     store.write(apply)
 
 
-def set_role(store: Store, project_id: int, person_id: int, role: Role) -> None:
+def set_role(store: Store | Transaction, project_id: int, person_id: int, role: Role) -> None:
     """Give a member another role."""
 
     def apply(connection: Connection) -> None:
@@ -98,7 +98,7 @@ def _update_member(connection: Connection, project_id: int, person_id: int, **va
         raise NotFoundError("there is no such member; the owner of the server has no role to change")
 
 
-def rename(store: Store, actor: Actor, project_id: int, person_id: int, name: str) -> str:
+def rename(store: Store | Transaction, actor: Actor, project_id: int, person_id: int, name: str) -> str:
     """Give a person another name in all projects, and forget the old one."""
 
     def apply(connection: Connection) -> str:

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -32,7 +32,7 @@ from palda.live.records import (
 )
 from palda.live.schema import log_head
 from palda.live.service import access, documents, exports, labelling, people, projects, results
-from palda.live.store import Store
+from palda.live.store import Store, Transaction
 from palda.live.web import bodies
 from palda.live.web.bodies import After, DocumentId, ImportId, Limit, PersonId, ProjectId
 from palda.live.web.events import EventHub
@@ -243,7 +243,7 @@ async def import_documents(call: Call, project_id: ProjectId) -> ImportJob:
             rows = documents.read_upload(Path(upload.name), name=f"documents{suffix}")
             return documents.start_import(web.store, project_id, rows, web.server_name)
 
-        return await web.slow_requests.run(start)
+        return await web.slow_requests.run(call.actor.person_id, start)
 
 
 @_operation("GET", "/projects/{project_id}/imports/{import_id}", ADMINS, ImportJob)
@@ -292,13 +292,18 @@ def invite(call: Call, project_id: ProjectId, body: bodies.NewInvitation) -> bod
 @_operation("PATCH", "/projects/{project_id}/people/{person_id}", ADMINS, status=204)
 def change_person(call: Call, project_id: ProjectId, person_id: PersonId, body: bodies.PersonChange) -> None:
     """Pause or resume a member, change the role or the name."""
-    _require_member(call, project_id, person_id)
-    if body.name is not None:
-        people.rename(call.store, call.actor, project_id, person_id, body.name)
-    if body.role is not None:
-        people.set_role(call.store, project_id, person_id, body.role)
-    if body.is_paused is not None:
-        people.set_paused(call.store, project_id, person_id, is_paused=body.is_paused)
+
+    def change(connection: Connection) -> None:
+        one = Transaction(connection)
+        people.require_member(connection, project_id, person_id)
+        if body.name is not None:
+            people.rename(one, call.actor, project_id, person_id, body.name)
+        if body.role is not None:
+            people.set_role(one, project_id, person_id, body.role)
+        if body.is_paused is not None:
+            people.set_paused(one, project_id, person_id, is_paused=body.is_paused)
+
+    call.store.write(change)
 
 
 @_operation("DELETE", "/projects/{project_id}/people/{person_id}", ADMINS, status=204)
@@ -401,6 +406,6 @@ async def export(call: Call, project_id: ProjectId, export: Export) -> Response:
         parts = iter(write(call.store, project_id, **details))
         return chain([next(parts, b"")], parts)  # errors before the first part are answers
 
-    parts = await call.web.slow_requests.run(begin)
+    parts = await call.web.slow_requests.run(call.actor.person_id, begin)
     disposition = {"Content-Disposition": f'attachment; filename="{export}"'}
     return StreamingResponse(parts, media_type=media_type, headers=disposition)

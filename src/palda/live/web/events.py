@@ -67,6 +67,8 @@ class EventHub:
         """Parts of a stream of events; ``check`` raises when the listener may no longer see them."""
         self._listeners[credential] += 1
         try:
+            if self._listeners[credential] > self._max_listeners:
+                return  # others have begun since ``check``
             async for part in self._parts(project_id, check):
                 yield part
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
@@ -37,6 +37,7 @@ class Limits:
     listeners_per_credential: int = 6  # open streams of events
     slow_requests: int = 4  # exports and uploads at work at once
     waiting_slow_requests: int = 16  # and those that wait for them
+    slow_requests_per_person: int = 3  # at work or waiting
 
 
 class TokenBuckets:
@@ -86,17 +87,19 @@ class SlowRequests:
     def __init__(self, limits: Limits) -> None:
         self._threads = CapacityLimiter(limits.slow_requests)
         self._max_requests = limits.slow_requests + limits.waiting_slow_requests
-        self._n_requests = 0  # counted in the event loop alone
+        self._max_per_person = limits.slow_requests_per_person
+        self._n_requests: Counter[int] = Counter()  # per person; counted in the event loop alone
 
-    async def run(self, work: Callable[[], Result]) -> Result:
-        """Result of ``work``, which is refused when too many others wait."""
-        if self._n_requests >= self._max_requests:
+    async def run(self, person_id: int, work: Callable[[], Result]) -> Result:
+        """Result of ``work`` for a person, which is refused when too many others wait."""
+        if self._n_requests.total() >= self._max_requests or self._n_requests[person_id] >= self._max_per_person:
             raise TooManyRequestsError("too many exports and uploads at once: wait a minute")
-        self._n_requests += 1
+        self._n_requests[person_id] += 1
         try:
             return await to_thread.run_sync(work, limiter=self._threads)
         finally:
-            self._n_requests -= 1
+            self._n_requests[person_id] -= 1
+            self._n_requests += Counter()  # forgets those without requests
 
 
 class BodyLimit:

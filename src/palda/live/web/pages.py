@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from palda.live.records import Actor, Role
 
 _MAX_ID = 2**63 - 1
+_MAX_FORM_BYTES = 10_000
 
 _PAGES: dict[str, tuple[str, frozenset[Role]]] = {
     "label": ("Label", frozenset({"annotator", "admin"})),
@@ -244,6 +245,7 @@ def _join_page(request: Request) -> Response:
 
 
 async def _join(request: Request) -> Response:
+    request.scope["palda.body"].max_bytes = _MAX_FORM_BYTES  # from strangers
     fields = parse_qs((await request.body()).decode("utf-8", "replace"))
     return await run_in_threadpool(_accept, request, {name: values[0] for name, values in fields.items()})
 

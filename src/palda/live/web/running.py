@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import socket
 import sys
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,9 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from palda.errors import PaldaError
+
+if sys.platform != "win32":
+    import resource
 
 if TYPE_CHECKING:
     import asyncio
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 _MAX_HEADER_BYTES = 32_768
 _HEADER_SECONDS = 20.0
 _SHUTDOWN_SECONDS = 4
+_MAX_FILES = 65_536
 _SWITCH_SECONDS = 0.0005  # Python's default of 5 ms lets the writer of the store wait at each of its statements
 
 
@@ -88,6 +93,7 @@ class Server(uvicorn.Server):
             ws="none",
             lifespan="off",
             log_config=None,
+            proxy_headers=False,  # a client could choose the address that failed sign-ins are counted for
             access_log=False,
             server_header=False,
             timeout_keep_alive=30,
@@ -116,11 +122,20 @@ def run(app: FastAPI, host: str, port: int, started: Callable[[str], None]) -> N
     """Serve until SIGINT or SIGTERM; ``started`` gets the server's URL when it accepts connections."""
     with listen(host, port) as listener:
         sys.setswitchinterval(_SWITCH_SECONDS)
+        raise_file_limit()
         gc.collect()
         gc.freeze()  # a collection looks at what requests leave behind, not for a tenth of a second at all modules
         name = f"[{host}]" if ":" in host else host
         url = f"http://{name}:{listener.getsockname()[1]}"
         Server(app, partial(started, url)).run(sockets=[listener])
+
+
+def raise_file_limit() -> None:
+    """Allow as many connections as the system does: browsers open several each, and 1,024 files are soon taken."""
+    if sys.platform != "win32":
+        limit, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(limit, min(maximum, _MAX_FILES)), maximum))
 
 
 def listen(host: str, port: int) -> socket.socket:

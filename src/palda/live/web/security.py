@@ -13,10 +13,9 @@ import secrets
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 
 from palda.live.errors import NotAllowedError, NotFoundError, NotSignedInError, TooManyRequestsError
@@ -179,7 +178,7 @@ def check_same_origin(request: Request) -> None:
     if request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
         raise NotAllowedError("requests from other sites are refused")
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
+    if origin is not None and origin.partition("://")[2].lower() != request.headers.get("host", "").lower():
         raise NotAllowedError("requests from other sites are refused; a reverse proxy must pass on the header Host")
 
 
@@ -200,7 +199,8 @@ def set_session(request: Request, response: Response, token: str, seconds: int =
         path="/",
         httponly=True,
         samesite="lax",  # "strict" would sign people out who follow a link in a message
-        secure=Web.of(request).is_secure or request.url.scheme == "https",
+        secure=Web.of(request).is_secure
+        or "https" in (request.url.scheme, request.headers.get("x-forwarded-proto")),  # of a proxy
     )
 
 
@@ -251,6 +251,8 @@ class Shield:
         body = scope["palda.body"] = BodyLimit(receive, self._max_body_bytes)
         try:
             await self.app(scope, body, send_with_headers)
+        except ClientDisconnect:
+            return  # nobody waits for an answer
         except Exception:
             error_id = secrets.token_hex(4)
             _LOG.exception("error %s: %s %s", error_id, scope["method"], logged_path(scope["path"]))
