@@ -80,11 +80,12 @@ def next_task(store: Store | Transaction, actor: Actor, project_id: int) -> Task
             return _held_task(connection, me, current.held._replace(expires_at=end), current.label_ids)
         if current.first_end < now:
             _end_expired(connection, project_id, now)
-        chosen = _chosen(connection, {**me, "max_looks": current.settings.max_votes_per_doc}, end)
+        limited = {**me, "max_looks": current.settings.max_votes_per_doc}
+        chosen = _chosen(connection, limited, end)
         if chosen is None:
             has_any = connection.execute(queries.ANY_DOCUMENT, me).first() is not None
             return NoTask("nothing_left" if has_any else "no_documents")
-        name, text = _take(connection, me, chosen, now)
+        name, text = _take(connection, limited, chosen, now)
         return Task(chosen.held.document_id, name, text, tuple(chosen.held.label_ids or current.label_ids), end)
 
     return store.write(find)
@@ -111,7 +112,7 @@ def submit(store: Store | Transaction, actor: Actor, project_id: int, given: Ans
         if actor.role == "annotator" and not is_held and found.kind is None:
             raise NotAllowedError("this document was not given to you; ask for the next one")
         entries = _entries(connection, me, given, queries.label_ids(found.label_keys), found.label_ids)
-        n_looks = int(given.kind != "skip") - int(is_held or found.kind in LOOKS)
+        n_looks = int(given.kind != "skip") - int(found.kind in LOOKS)
         now = time.time()
         seconds = now - found.leased_at if is_held and now >= found.leased_at else None  # the clock may be set back
         record = _record(me, request, given.kind, n_looks, now)

@@ -100,7 +100,11 @@ FROM_QUEUE = (
     .limit(1)
 )
 LEAVE_QUEUE = delete(queue).where(_my_queue, queue.c.rank <= bindparam("up_to"))
-TAKE = ADD_LOOKS.add_cte(LEAVE_QUEUE.cte("left_queue"), ADD_LEASE.cte("leased"))  # PostgreSQL alone can do this
+TAKE = (  # PostgreSQL alone can do this; no row if another server gave the document to somebody a moment ago
+    ADD_LOOKS.where(or_(document.c.n_looks < _max_looks, document.c.is_gold)).add_cte(
+        LEAVE_QUEUE.cte("left_queue"), ADD_LEASE.cte("leased")
+    )
+)
 FEWEST_LOOKS = (
     select(document.c.id)
     .where(document.c.project_id == _project, document.c.n_looks < _max_looks, not_(document.c.is_gold))
