@@ -163,7 +163,7 @@ class ProjectLearner:
         fit = self._store.read(lambda connection: model_files.stored_fit(connection, self._id))
         model_files.delete_other_generations(self._paced, self._store, self._id)
         if fit is None:
-            self._position = head
+            self._position, self._fit_at = head, 0.0
             return
         live = self._store.read(lambda connection: model_files.load_model(connection, self._id, fit))
         self._use(live, self._find_names(live), fit.seconds)
