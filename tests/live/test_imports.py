@@ -67,9 +67,24 @@ def test_documents_of_an_import_that_failed_half_way_open_the_project_again(
 
 
 def test_an_import_that_was_interrupted_is_marked_whatever_port_the_server_had(world: World) -> None:
-    job = documents.new_import(world.store, world.project, 5, "host:8600")
-    documents.end_interrupted_imports(world.store, "host:8601")
-    assert documents.find_import(world.store, world.project, job.id).state == "interrupted"
+    store = world.store
+    store.write(lambda one: one.execute(update(schema.project).values(is_complete=True)).rowcount)
+    job = documents.new_import(store, world.project, 5, "host:8600")
+    documents.end_interrupted_imports(store, "host:8601")
+    assert documents.find_import(store, world.project, job.id).state == "interrupted"
+    assert not projects.project(store, world.project).is_complete  # it may have added documents
+    assert projects.project(store, world.other_project).is_complete
+
+
+def test_known_labels_of_a_table_may_be_a_random_sample_and_decisions_are_not(world: World, tmp_path: Path) -> None:
+    first, second, *_ = documents.documents(world.store, world.project)
+    table = tmp_path / "gold.csv"
+    table.write_text(f"doc,crime,sport\n{first.name},1,0\n")
+    documents.import_gold_table(world.store, world.project, table)
+    documents.set_gold(world.store, world.project, second.id, {world.label_ids[0]: 1}, world.owner)
+    gold = schema.gold.c
+    rows = world.store.read(lambda one: one.execute(select(gold.document_id, gold.is_random).distinct()).all())
+    assert dict(rows) == {first.id: True, second.id: False}  # type: ignore[arg-type]
 
 
 def test_ids_that_differ_in_blanks_alone_are_refused_with_their_row(tmp_path: Path) -> None:

@@ -255,6 +255,21 @@ def test_an_erased_person_leaves_no_trace_but_the_event(crew: Crew) -> None:
     assert sum(one.n_looks for one in documents.documents(crew.store, crew.id)) == 1
 
 
+@pytest.mark.parametrize("is_erased", [False, True])
+def test_looks_of_somebody_who_holds_an_answered_document_are_counted(crew: Crew, is_erased: bool) -> None:
+    ann = crew.people[0]
+    task = crew.task(ann)
+    lease = crew.store.read(lambda c: c.execute(select(schema.lease)).mappings().one())
+    crew.answer(ann, task.document_id, "1", 1, 0)
+    crew.store.write(lambda c: c.execute(insert(schema.lease).values(**lease)).rowcount)  # two servers can do this
+    crew.store.write(lambda c: c.execute(update(schema.document).values(n_looks=2)).rowcount)
+    if is_erased:
+        people.erase(crew.store, crew.owner, crew.id, ann.person_id)
+    else:
+        crew.answer(ann, task.document_id, "2", 0, 0)
+    assert documents.find_document(crew.store, crew.id, task.document_id).n_looks == int(not is_erased)
+
+
 def test_a_pseudonym_replaces_the_name_everywhere(crew: Crew) -> None:
     ann = crew.people[0]
     crew.answer(ann, crew.task(ann).document_id, "1", 1, 0)

@@ -23,7 +23,7 @@ from palda.live.learner.loop import Learner
 from palda.live.learner.options import FitOptions
 from palda.live.learner.supervisor import LearnerSupervisor
 from palda.live.records import Answer, ProjectSettings
-from palda.live.service import documents, labelling, people, projects, results
+from palda.live.service import access, documents, labelling, people, projects, results
 
 NEVER = ProjectSettings(target_error=1e-6, gold_share=0.0)
 
@@ -280,6 +280,38 @@ def test_the_project_is_complete_when_the_target_is_met(news: Newsroom) -> None:
     assert labelling.next_task(news.store, news.people[0], news.id) == labelling.NoTask("complete")
     projects.change(news.store, news.id, settings={"target_error": 1e-6})
     run(learner, lambda: not news.rows("project")[0]["is_complete"] and bool(news.rows("queue")))
+
+
+def test_a_project_is_not_complete_before_a_new_class_was_fitted(news: Newsroom) -> None:
+    learner = fitted(news, 45)
+    projects.change(news.store, news.id, settings={"target_error": 0.4})
+    run(learner, lambda: bool(news.rows("project")[0]["is_complete"]))
+    projects.add_label(news.store, news.id, "new class")
+    run(learner, lambda: is_level(news, learner))
+    assert generation(news) == 1
+    assert not news.rows("project")[0]["is_complete"]
+
+
+def test_people_who_left_the_project_get_no_documents_and_can_be_erased_elsewhere(news: Newsroom) -> None:
+    learner = fitted(news)
+    run(learner, lambda: len({row["person_id"] for row in news.rows("queue")}) == 3)
+    gone = news.people[1]
+    other = projects.create(news.store, news.owner, "other", ["a"]).id
+    access.accept(news.store, access.invite(news.store, news.owner, other, "annotator"), actor=gone)
+    people.erase(news.store, news.owner, news.id, gone.person_id)
+    run(learner, lambda: generation(news) == 2 and bool(news.rows("queue")), refit=True)
+    for _ in range(5):
+        learner.step()
+    assert gone.person_id not in {row["person_id"] for row in news.rows("queue")}
+    people.erase(news.store, news.owner, other, gone.person_id)
+
+
+def test_a_clock_that_is_set_back_does_not_stop_the_learner(news: Newsroom, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = fitted(news)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now - 86_400)
+    news.label(3)
+    run(learner, lambda: is_level(news, learner))
 
 
 def test_a_failed_fit_is_noted_and_repeated(news: Newsroom) -> None:

@@ -68,6 +68,16 @@ def test_a_model_that_lost_its_votes_while_no_learner_ran_is_left(news: Newsroom
     run(learner, lambda: generation(news) == 0 and not news.rows("posterior"))
 
 
+def test_a_model_that_has_left_the_memory_is_fitted_again_after_a_removal(
+    news: Newsroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = fitted(news)
+    monkeypatch.setattr("palda.live.learner.project_learner._IDLE_SECONDS", 0.0)
+    run(learner, lambda: learner._projects[news.id].live is None)
+    people.erase(news.store, news.owner, news.id, news.people[2].person_id)
+    run(learner, lambda: generation(news) == 2, refit=True)
+
+
 @pytest.mark.parametrize("change", [people.erase, people.pseudonymise])
 def test_alarms_of_others_do_not_keep_a_name_that_is_gone(
     news: Newsroom, monkeypatch: pytest.MonkeyPatch, change: Callable[..., object]

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 import pytest
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, text
 
 from palda.live import schema
-from palda.live.records import Actor, Answer, NoTask, Task
+from palda.live.errors import StoreError
+from palda.live.records import Actor, Answer, NoTask, ProjectSettings, Task
 from palda.live.service import access, documents, labelling, people, projects
 from palda.live.store import Store, Transaction, open_store
 
 N_DOCS, N_PEOPLE = 60, 4
+Result = TypeVar("Result")
 
 
 @pytest.fixture
@@ -129,3 +133,94 @@ def test_a_write_that_collides_with_another_server_is_done_again(stores: list[St
     second.write(lambda connection: connection.execute(schema.person.insert().values(**values)).rowcount)
     added.set()
     assert waiting.result(60) is False  # the second attempt saw the person
+
+
+def during(stores: list[Store], change: Callable[[Connection], object], action: Callable[[], Result]) -> Result:
+    """Result of an action that waits for what the other server has changed and not committed yet."""
+    is_changed, may_commit = threading.Event(), threading.Event()
+
+    def hold(connection: Connection) -> None:
+        change(connection)
+        is_changed.set()
+        may_commit.wait(60)
+
+    def n_waiting() -> int:
+        query = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        return int(stores[0].read(lambda connection: connection.execute(query).scalar_one()))
+
+    with ThreadPoolExecutor(1) as pool:
+        held = stores[1].write_soon(hold, is_logged=False)
+        assert is_changed.wait(60)
+        result: Future[Result] = pool.submit(action)
+        end = time.monotonic() + 60
+        while not n_waiting() and time.monotonic() < end:
+            time.sleep(0.01)
+        may_commit.set()
+        held.result(60)
+        return result.result(60)
+
+
+def test_an_answer_is_counted_although_another_server_ends_its_lease_meanwhile(
+    stores: list[Store], project: tuple[int, list[Actor]]
+) -> None:
+    project_id, (ann, *_) = project
+    task = labelling.next_task(stores[0], ann, project_id)
+    assert isinstance(task, Task)
+    answer = Answer(task.document_id, "1", "votes", {task.label_ids[0]: 1})
+    during(
+        stores,
+        lambda connection: labelling._end_expired(connection, project_id, task.expires_at + 1),
+        lambda: labelling.submit(stores[0], ann, project_id, answer),
+    )
+    assert documents.find_document(stores[0], project_id, task.document_id).n_looks == 1
+
+
+def test_two_servers_do_not_give_a_document_to_more_people_than_allowed(stores: list[Store]) -> None:
+    store = stores[0]
+    owner = access.enter(store, access.start_tokens(store)[1])
+    project_id = projects.create(store, owner, "small", ["a"], ProjectSettings(max_votes_per_doc=1)).id
+    documents.import_documents(store, project_id, [documents.DocumentRow("d", "text")])
+    tokens = [access.invite(store, owner, project_id, "annotator", name) for name in ("ann", "bob")]
+    ann, bob = (access.enter(store, access.accept(store, token)[0], project_id) for token in tokens)
+
+    def take(person: Actor) -> Callable[[Connection], Task | NoTask]:
+        return lambda connection: labelling.next_task(Transaction(connection), person, project_id)
+
+    task = during(stores, take(ann), lambda: store.write(take(bob), is_logged=False))
+    assert task == NoTask("nothing_left")
+
+
+def test_somebody_who_gets_a_document_while_being_erased_is_not_counted(
+    stores: list[Store], project: tuple[int, list[Actor]]
+) -> None:
+    project_id, (ann, *_) = project
+    store = stores[0]
+    owner = access.enter(store, access.start_tokens(store)[1])
+    other = projects.create(store, owner, "other", ["a"]).id  # so that the person stays
+    access.accept(store, access.invite(store, owner, other, "annotator"), actor=ann)
+    during(
+        stores,
+        lambda connection: labelling.next_task(Transaction(connection), ann, project_id),
+        lambda: people.erase(store, owner, project_id, ann.person_id),
+    )
+    assert not any(one.n_looks for one in documents.documents(store, project_id, limit=N_DOCS))
+
+
+def test_writes_are_not_repeated_after_a_lost_connection(stores: list[Store]) -> None:
+    is_begun, may_end, n_runs = threading.Event(), threading.Event(), itertools.count(1)
+
+    def wait(_: Connection) -> None:
+        is_begun.set()
+        may_end.wait(60)
+
+    def end_connection(connection: Connection) -> None:
+        connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+
+    stores[0].write_soon(wait)
+    is_begun.wait(60)
+    group = [stores[0].write_soon(lambda _: next(n_runs)), stores[0].write_soon(end_connection)]
+    may_end.set()
+    for write in group:
+        with pytest.raises(StoreError):
+            write.result(60)
+    assert stores[0].write(lambda _: next(n_runs)) == 2

@@ -151,7 +151,7 @@ gold = Table(
     *_ids("document", "label", primary_key=True),
     *_ids("project"),
     Column("value", SmallInteger, nullable=False),  # 0 or 1
-    Column("is_random", Boolean, nullable=False, default=False),  # the document was drawn at random, not for its doubt
+    Column("is_random", Boolean, nullable=False, default=False),  # imported, drawn at random if the settings say so
     Column("decided_by", Key, ForeignKey("person.id"), nullable=True),  # None: imported
     Column("decided_at", Float, nullable=False),
     Index(None, "project_id"),

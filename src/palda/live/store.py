@@ -203,18 +203,20 @@ class _Writer:
                 results = [write.action(connection) for write in group]
         except BaseException as error:  # noqa: BLE001 - given to those who wait
             is_shared = self.engine.dialect.name != "sqlite"
-            if len(group) > 1 or (is_shared and not is_repeated and _is_collision(error)):
-                for write in group:  # in its turn; finds the one that fails
+            is_lost = isinstance(error, DBAPIError) and error.connection_invalidated  # the commit may have come through
+            again = len(group) > 1 or (is_shared and not is_repeated and _is_collision(error))
+            for write in group:
+                if again and not is_lost:  # in its turn; finds the one that fails
                     self._commit([write], locks_head=is_shared, is_repeated=True)
-            else:
-                group[0].outcome.set_exception(self._problem(error) if isinstance(error, SQLAlchemyError) else error)
+                else:
+                    write.outcome.set_exception(self._problem(error) if isinstance(error, SQLAlchemyError) else error)
             return
         for write, result in zip(group, results, strict=True):
             write.outcome.set_result(result)
 
 
 def _is_collision(error: BaseException) -> bool:
-    """Whether another transaction may be the cause. After a lost connection the commit may have come through."""
+    """Whether another transaction may be the cause."""
     if isinstance(error, (IntegrityError, NoResultFound)):
         return True
     state = getattr(error.orig, "sqlstate", None) if isinstance(error, DBAPIError) else None

@@ -64,7 +64,7 @@ class Activity:
     def add(self, entries: VoteColumns) -> None:
         """Count the documents of new entries of the log."""
         now = time.time()
-        elapsed, self._counted_at = now - self._counted_at, now
+        elapsed, self._counted_at = max(now - self._counted_at, 0.0), now  # the clock may be set back
         recent = entries.take(entries.time > now - _RATE_SECONDS)
         pairs = np.unique(np.column_stack((recent.person, recent.document)), axis=0)
         people, counts = np.unique(pairs[:, 0], return_counts=True)
@@ -158,7 +158,10 @@ class Assignments:
         stopped = select(member.person_id).where(
             member.project_id == self._project_id, member.is_paused | (member.role == "viewer")
         )
-        query = select(person.id, person.name).where(person.id.in_(self.activity.present()), person.id.not_in(stopped))
+        members = select(member.person_id).where(member.project_id == self._project_id)
+        query = select(person.id, person.name).where(
+            person.id.in_(self.activity.present()), person.id.not_in(stopped), person.is_owner | person.id.in_(members)
+        )
         names = dict(connection.execute(query).all())
         lengths = (
             select(queue.person_id, func.count(), func.max(queue.rank))

@@ -133,7 +133,7 @@ def project_estimate(live: LiveModel, settings: ProjectSettings) -> ProjectEstim
         wrong_after_one_vote=report.wrong_after_one_vote,
         fixed_votes=report.fixed_cost if math.isfinite(report.fixed_cost) else None,
         n_check_votes=report.n_check_votes,
-        is_met=bool(report.met) and live.n_unknown == 0,
+        is_met=bool(report.met) and not live.is_partial,
         is_provisional=n_judged < min(MIN_JUDGED_FOR_WORDS, report.n_docs),
     )
 

@@ -32,7 +32,7 @@ class AnswerRecord(NamedTuple):
     seconds: float | None
     answer_kind: str
     given_at: float
-    n_looks: int  # by which the number of people who look at the document changes
+    n_looks: int  # by which the number of people who look at the document changes, besides the lease that ends
 
 
 def _given(table: Table, *columns: str, **named: str) -> dict[str, Any]:
@@ -45,9 +45,7 @@ _WHO = "project_id", "document_id", "person_id"
 _person, _document = bindparam("new_person_id", type_=Key), bindparam("new_document_id", type_=Key)
 _n_entries, _n_looks = bindparam("n_entries", type_=Key), bindparam("new_n_looks", type_=SmallInteger())
 _END_LEASE = delete(lease).where(and_(lease.c.person_id == _person, lease.c.document_id == _document))
-_ADD_LOOKS = (
-    update(document).where(document.c.id == _document, _n_looks != 0).values(n_looks=document.c.n_looks + _n_looks)
-)
+_ADD_LOOKS = update(document).where(document.c.id == _document).values(n_looks=document.c.n_looks + _n_looks)
 _SENT = "client_id", "body_hash", "kind", "submitted_at", "purpose", "seconds"
 _ADD_SUBMISSION = insert(submission).values(_given(submission, *_WHO, *_SENT)).returning(submission.c.id)
 _RAISE_HEAD = update(log_head).values(position=log_head.c.position + _n_entries).returning(log_head.c.position)
@@ -65,6 +63,11 @@ _SET_ANSWER = _set_answer(sqlite)
 def _all_at_once() -> Any:
     """Statement of PostgreSQL that writes everything and returns the number of the submission and the last position."""
     sent, head = _ADD_SUBMISSION.cte("sent"), _RAISE_HEAD.cte("head")
+    ended = _END_LEASE.returning(lease.c.document_id).cte("ended")  # another server may have ended it a moment ago
+    n_looks = _n_looks - select(func.count()).select_from(ended).scalar_subquery()
+    looks = (
+        update(document).where(document.c.id == _document, n_looks != 0).values(n_looks=document.c.n_looks + n_looks)
+    )
     both = sent.join(head, true())  # one row each
     entry = (
         func.unnest(
@@ -81,7 +84,7 @@ def _all_at_once() -> Any:
         .add_columns(*about.values())
         .select_from(both.join(entry, true())),
     )
-    others = _END_LEASE, _ADD_LOOKS, _set_answer(postgresql), votes
+    others = looks, _set_answer(postgresql), votes
     parts = (one.cte(f"part_{number}") for number, one in enumerate(others))
     return select(sent.c.id, head.c.position).select_from(both).add_cte(*parts)
 
@@ -102,9 +105,9 @@ def add_answer(
         label_ids, values = [label_id for label_id, _ in entries], [value for _, value in entries]
         row = connection.execute(_ALL_AT_ONCE, {**given, "label_ids": label_ids, "values": values}).one()
         return int(row[0]), int(row[1])
-    connection.execute(_END_LEASE, given)
-    if record.n_looks:
-        connection.execute(_ADD_LOOKS, given)
+    n_looks = record.n_looks - connection.execute(_END_LEASE, given).rowcount
+    if n_looks:
+        connection.execute(_ADD_LOOKS, {**given, "new_n_looks": n_looks})
     connection.execute(_SET_ANSWER, given)
     submission_id = int(connection.execute(_ADD_SUBMISSION, given).scalar_one())
     last = int(connection.execute(_RAISE_HEAD, given).scalar_one())

@@ -139,7 +139,12 @@ def end_interrupted_imports(store: Store, server: str) -> None:
     advice = "the server stopped; send the file again, documents that are there already stay as they are"
     mine = and_(import_job.c.state == "running", true() if store.is_sqlite else import_job.c.server == server)
     ended = update(import_job).where(mine).values(state="interrupted", message=advice)
-    store.write(partial(_execute, ended))
+
+    def end(connection: Connection) -> None:
+        for job in connection.execute(ended.returning(import_job.c.project_id, import_job.c.n_new)).all():
+            _reopen(connection, job.project_id, "documents_imported", job.n_new)
+
+    store.write(end)
 
 
 def find_import(store: Store, project_id: int, job_id: int) -> ImportJob:
@@ -304,5 +309,5 @@ def import_gold_table(store: Store, project_id: int, path: Path) -> int:
         doc_ids[row]: {label_ids[column]: int(known[row, column]) for column in np.flatnonzero(known[row] >= 0)}
         for row in np.flatnonzero((known >= 0).any(axis=1))
     }
-    store.write(lambda connection: write_gold(connection, project_id, tables, None))
+    store.write(lambda connection: write_gold(connection, project_id, tables, None, is_random=True))
     return len(tables)

@@ -8,6 +8,8 @@ import math
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sqlalchemy.exc import NoResultFound
+
 from palda.live.errors import ConflictError, InvalidRequestError, NotFoundError
 from palda.live.records import NoTask, OwnProgress, ProjectSettings, Receipt, Task
 from palda.live.schema import LOOKS
@@ -98,7 +100,7 @@ def submit(store: Store | Transaction, who: Actor | Sender, project_id: int, giv
         if actor.role == "annotator" and not is_held and found.answer_kind is None:
             raise ConflictError("this document was not given to you; ask for the next one")
         entries = _entries(connection, me, given, queries.label_ids(found.label_keys), found.label_ids)
-        n_looks = int(given.kind != "skip") - int(is_held or found.answer_kind in LOOKS)
+        n_looks = int(given.kind != "skip") - int(found.answer_kind in LOOKS)
         now = time.time()
         seconds = now - found.leased_at if is_held and now >= found.leased_at else None  # the clock may be set back
         record = _record(me, request, given.kind, n_looks, now)
@@ -180,6 +182,8 @@ def _taken(connection: Connection, me: dict[str, int], label_ids: list[int], now
         row = connection.execute(choice.take if is_together else choice.find, given).one_or_none()
         if row is not None:
             found = row if is_together else _take(connection, me, row, now, end)
+            if found.name is None:
+                raise NoResultFound("another server gave the document to somebody a moment ago")  # it is done again
             return Task(row.document_id, found.name, found.text, tuple(row.label_ids or label_ids), end)
     return None
 

@@ -25,6 +25,7 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    true,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -33,7 +34,7 @@ from palda.live.schema import LOOKS, OPEN, Key, answer, document, label, lease, 
 from palda.live.service.access import Context
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Select, Update
+    from sqlalchemy import ColumnElement, Select
 
 _person, _project, _document = (
     bindparam("person", type_=Key),
@@ -106,7 +107,9 @@ class Choice(NamedTuple):
     """Statement that finds a document for somebody: its rank in the queue, its id, purpose and classes to judge."""
 
     find: Select[*tuple[Any, ...]]
-    take: Update  # PostgreSQL alone: also leases it, leaves what came before it in the queue, and returns the text
+    take: Select[*tuple[Any, ...]]
+    """PostgreSQL alone: also leases it, leaves what came before it in the queue, and returns its name and text, which
+    are None if another server gave it to too many people a moment ago."""
 
     @classmethod
     def of(cls, find: Select[*tuple[Any, ...]]) -> Choice:
@@ -119,11 +122,13 @@ class Choice(NamedTuple):
         passed = delete(queue).where(_my_queue, queue.c.rank <= select(found.c.rank).scalar_subquery())
         looked = (
             update(document)
-            .where(document.c.id == found.c.document_id)
+            .where(document.c.id == found.c.document_id, or_(document.c.n_looks < _max_looks, document.c.is_gold))
             .values(n_looks=document.c.n_looks + 1)
-            .returning(*found.c, document.c.name, document.c.text)
+            .returning(document.c.name, document.c.text)
+            .cte("looked")
         )
-        return cls(find.limit(1), looked.add_cte(leased.cte("leased"), passed.cte("passed")))
+        taken = select(*found.c, *looked.c).select_from(found.outerjoin(looked, true()))
+        return cls(find.limit(1), taken.add_cte(leased.cte("leased"), passed.cte("passed")))
 
 
 FROM_QUEUE = Choice.of(

@@ -18,7 +18,7 @@ from palda.live.service.projects import delete_from_all_tables, delete_lonely_pe
 from palda.live.store import log_event
 
 if TYPE_CHECKING:
-    from sqlalchemy import CompoundSelect, Connection, Row
+    from sqlalchemy import Connection, Row
 
     from palda.live.records import Actor, Role
     from palda.live.store import Store, Transaction
@@ -126,10 +126,10 @@ def erase(store: Store, actor: Actor, project_id: int, person_id: int) -> None:
     def remove(connection: Connection) -> None:
         require_member(connection, project_id, person_id)
         require_control(connection, actor, person_id)
-        if not connection.execute(select(person.c.is_owner).where(person.c.id == person_id)).scalar():
+        locked = select(person.c.is_owner).where(person.c.id == person_id).with_for_update()  # no new lease meanwhile
+        if not connection.execute(locked).scalar():
             revoke_made_by(connection, project_id, person_id)
-        looked = document.c.id.in_(_looked_at(project_id, person_id))
-        connection.execute(update(document).where(looked).values(n_looks=document.c.n_looks - 1))
+        _remove_looks(connection, project_id, person_id)
         delete_from_all_tables(connection, person_id=person_id, project_id=project_id)
         decided = and_(schema.gold.c.decided_by == person_id, schema.gold.c.project_id == project_id)
         connection.execute(update(schema.gold).where(decided).values(decided_by=None))
@@ -146,13 +146,14 @@ def _forget_names(connection: Connection, project_id: int) -> None:
     connection.execute(delete(annotator_estimate).where(annotator_estimate.c.project_id == project_id))
 
 
-def _looked_at(project_id: int, person_id: int) -> CompoundSelect[int]:
-    """Documents whose number of looks counts the person."""
-    answered, leased = (
-        select(table.c.document_id).where(table.c.project_id == project_id, table.c.person_id == person_id)
-        for table in (answer, lease)
-    )
-    return union(answered.where(answer.c.kind.in_(schema.LOOKS)), leased)
+def _remove_looks(connection: Connection, project_id: int, person_id: int) -> None:
+    """Count a person no longer who has judged documents or holds some, and end the leases."""
+    held, judged = (and_(table.c.project_id == project_id, table.c.person_id == person_id) for table in (lease, answer))
+    ended = connection.execute(delete(lease).where(held).returning(lease.c.document_id)).scalars().all()
+    answered = select(answer.c.document_id).where(judged, answer.c.kind.in_(schema.LOOKS))
+    for documents in (ended, answered):
+        one_less = update(document).where(document.c.id.in_(documents)).values(n_looks=document.c.n_looks - 1)
+        connection.execute(one_less)
 
 
 def _answered(connection: Connection, project_id: int) -> dict[int, Row[*tuple[Any, ...]]]:
