@@ -9,6 +9,7 @@ import pandas as pd
 
 from palda.live.learner import log_columns
 from palda.live.learner.fitting import places
+from palda.live.service.projects import read_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -45,17 +46,18 @@ class LiveModel:
         self.label_ids = np.array(label_ids, dtype=np.int64)
         self.document_ids: Ints = np.empty(0, dtype=np.int64)  # by row; -1 for documents that were deleted
         self.id_of: dict[str, int] = {}  # the same by name
-        self.n_unknown = 0  # documents that wait for the next fit
+        self.n_unknown = 0  # documents and classes that wait for the next fit
         self.name_of: dict[int, str] = {}  # of people; names of the model stay until the next fit
         self.is_random_gold = True  # no known label was chosen for its doubt
 
     def read_names(self, connection: Connection, project_id: int) -> None:
-        """Find the documents of the model in the store, and whether its known labels are a random sample."""
+        """Find the documents of the model in the store, what it lacks, and whether its gold is a random sample."""
         ids, names = log_columns.document_names(connection, project_id)
         stored = dict(zip(names, ids.tolist(), strict=True))
         self.id_of = {name: stored.get(name, -1) for name in self.model.doc_ids_.tolist()}
         self.document_ids = np.array(list(self.id_of.values()), dtype=np.int64)
-        self.n_unknown = len(ids) - int((self.document_ids >= 0).sum())
+        n_labels = len(read_labels(connection, project_id))  # classes are added, never removed
+        self.n_unknown = len(ids) - int((self.document_ids >= 0).sum()) + n_labels - len(self.label_ids)
         self.is_random_gold = all(row.is_random for row in log_columns.gold_rows(connection, project_id))
 
     def learn_names(self, connection: Connection, people: Iterable[int]) -> None:

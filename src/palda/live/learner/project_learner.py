@@ -19,7 +19,7 @@ from palda.live.learner.live_model import LiveModel, Touched
 from palda.live.learner.log_columns import REMOVALS
 from palda.live.learner.writes import Paced
 from palda.live.records import LearnerState
-from palda.live.service.projects import head_position, read_labels
+from palda.live.service.projects import head_position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -175,10 +175,9 @@ class ProjectLearner:
             live.read_names(connection, self._id)
             people = select(schema.person.c.id).where(schema.person.c.name.in_(live.model.annotators_.tolist()))
             live.learn_names(connection, connection.execute(people).scalars().all())
-            label_ids: list[int] = live.label_ids.tolist()
-            return [one.id for one in read_labels(connection, self._id)] != label_ids
+            return live.n_unknown > 0
 
-        return self._store.read(read) or live.n_unknown > 0
+        return self._store.read(read)
 
     def _use(self, live: LiveModel, is_stale: bool, seconds: float, n_new: int = 0) -> None:
         """Work with a model, which ``n_new`` entries of the log have changed since its fit."""
@@ -250,7 +249,7 @@ class ProjectLearner:
     ) -> list[log_columns.GoldRow]:
         """Names that the log is about, and labels that have become known."""
         live.learn_names(connection, np.unique(part.votes.person).tolist())
-        if kinds & (_NEW_FIT - {"label_added"}):
+        if kinds & _NEW_FIT:
             live.read_names(connection, self._id)
         if "annotator_erased" in kinds:
             live.forget_erased(connection, self._id)
