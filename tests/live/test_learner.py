@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import os
 import signal
@@ -23,7 +24,7 @@ from palda.live.learner.loop import Learner
 from palda.live.learner.options import FitOptions
 from palda.live.learner.supervisor import LearnerSupervisor
 from palda.live.records import Answer, ProjectSettings
-from palda.live.service import access, documents, labelling, people, projects, results
+from palda.live.service import access, documents, exports, labelling, people, projects, results
 
 NEVER = ProjectSettings(target_error=1e-6, gold_share=0.0)
 
@@ -247,8 +248,15 @@ def test_a_fit_that_has_seen_an_erased_annotator_is_dropped(news: Newsroom) -> N
 
 def test_a_class_that_is_added_later_gets_into_the_model(news: Newsroom) -> None:
     learner = fitted(news)
+    projects.change(news.store, news.id, settings={"target_error": 0.5})
+    run(learner, lambda: projects.project(news.store, news.id).is_complete)
     added = projects.add_label(news.store, news.id, "new class", "")
+    run(learner, lambda: is_level(news, learner))
+    assert not projects.project(news.store, news.id).is_complete  # nobody has judged the class
+    projects.change(news.store, news.id, settings={"target_error": 1e-6})
     run(learner, lambda: generation(news) == 2, refit=True)
+    rows = csv.DictReader(io.StringIO(b"".join(exports.labels_csv(news.store, news.id)).decode()))
+    assert not any("new class" in row["labels"] for row in rows)
     assert news.rows("fit")[-1]["label_ids"][-1] == added.id  # type: ignore[index]
     assert all(len(probabilities) == 5 for probabilities in news.posteriors().values())
     news.label(3)

@@ -35,7 +35,10 @@ _REPORT_SECONDS = 600
 
 
 def labels_csv(store: Store, project_id: int) -> Iterator[bytes]:
-    """One row per document: id, labels, votes, and the probability of every class; empty before the first fit."""
+    """One row per document: id, labels, votes, and the probability of every class; empty before the first fit.
+
+    A class that nobody has judged has the probability 0.5 and is no label.
+    """
     labels = store.read(lambda connection: read_project(connection, project_id)).labels
     yield _lines([["doc", "labels", "n_votes", *(one.name for one in labels)]])
     last = 0
@@ -43,7 +46,7 @@ def labels_csv(store: Store, project_id: int) -> Iterator[bytes]:
         yield _lines(
             [
                 row.document,
-                "|".join(one.name for one in labels if row.probabilities.get(one.id, 0.0) >= 0.5),
+                "|".join(one.name for one in labels if row.probabilities.get(one.id, 0.0) > 0.5),
                 row.n_looks,
                 *(_rounded(row.probabilities.get(one.id)) for one in labels),
             ]
