@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import typer
 
 from palda.cli import main
+
+typer.main.get_command = cache(typer.main.get_command)  # otherwise each call builds all commands and options anew
 
 
 class CommandResult(NamedTuple):

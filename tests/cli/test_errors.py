@@ -21,14 +21,15 @@ WRITE_A_FILE = ("fit", "aggregate", *READ_A_MODEL)
 PRINT = ("fit", "aggregate", "predict", "consensus", "annotators", "topics", "suggest", "evaluate")
 
 HEADER = "doc,annotator,label,value\n"
+QUICK = ("--annotators", "two_coin", "--no-copies", "--no-drift", "--jobs", 1, "--quiet")
 
 
 def arguments(command: str, world: World, model: Path | None = None, votes: Path | None = None) -> list[object]:
     """Arguments of a valid call, apart from the given files."""
     model, votes = model or world.model, votes or world.votes
     return {
-        "fit": [world.documents, votes, "--topics", 2, "--label-prior", "base_rate", "--jobs", 1, "--quiet"],
-        "aggregate": [votes, "--jobs", 1, "--quiet"],
+        "fit": [world.documents, votes, "--topics", 2, "--label-prior", "base_rate", *QUICK],
+        "aggregate": [votes, "--profiles", 1, *QUICK],
         "predict": [model, world.documents, "--quiet"],
         "consensus": [model, world.documents, votes, "--quiet"],
         "evaluate": [model, world.truth],

@@ -118,7 +118,7 @@ def test_a_symbolic_link_is_written_through_with_force(palda: Palda, world: Worl
     (tmp_path / "models").mkdir()
     link, real = tmp_path / "latest.csv", tmp_path / "models" / "real.csv"
     link.symlink_to(real)
-    call = ("aggregate", world.votes, "--quiet", "--jobs", 1, "-o", link)
+    call = ("aggregate", *arguments("aggregate", world), "-o", link)
     assert "already exists; pass --force" in palda(*call).error_line
     for _ in range(2):  # the file that the link points to is created, then replaced
         assert palda(*call, "--force").code == 0
@@ -210,7 +210,7 @@ def test_the_next_command_removes_what_a_killed_one_left(palda: Palda, world: Wo
         process.kill()
         process.wait()
     assert len(list(tmp_path.iterdir())) == 1
-    assert palda("aggregate", world.votes, "-o", tmp_path / "out.csv", "--quiet", "--jobs", 1).code == 0
+    assert palda("aggregate", *arguments("aggregate", world), "-o", tmp_path / "out.csv").code == 0
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
 
 

@@ -117,11 +117,11 @@ def test_a_transformer_with_pooling_is_embedded_in_batches(tmp_path: Path) -> No
     np.testing.assert_allclose(found, model.encode(TEXTS), atol=1e-5)
 
 
-def test_importing_and_creating_it_loads_no_model_library(static_model: Path) -> None:
+def test_importing_and_creating_models_loads_no_library_that_only_some_need(static_model: Path) -> None:
     program = (
-        "import sys; from palda import TextEmbedding; "
-        f"TextEmbedding({str(static_model)!r}); "
-        "libraries = {'model2vec', 'sentence_transformers', 'huggingface_hub', 'torch'}; "
+        "import sys; from palda import CrowdPALDA, TextEmbedding; "
+        f"CrowdPALDA(); TextEmbedding({str(static_model)!r}); "
+        "libraries = {'model2vec', 'sentence_transformers', 'huggingface_hub', 'torch', 'sklearn.cluster'}; "
         "sys.exit(bool(libraries & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0  # noqa: S603

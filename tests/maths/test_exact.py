@@ -93,13 +93,13 @@ def bound_of(case: Case, inference: str) -> float:
 # The exact likelihood, written without the code under test.
 
 
-def log_dirichlet_multinomial(counts: Array, prior: Array) -> float:
-    """Log-probability of a sequence of draws with these counts, its Dirichlet distribution integrated out."""
-    return float(
-        gammaln(prior.sum())
-        - gammaln(prior.sum() + counts.sum())
-        + np.sum(gammaln(prior + counts))
-        - np.sum(gammaln(prior))
+def log_dirichlet_multinomial(counts: Array, prior: Array) -> Array:
+    """Log-probability of sequences of draws with these counts, their Dirichlet distributions integrated out."""
+    return np.asarray(
+        gammaln(prior.sum(axis=-1))
+        - gammaln(prior.sum(axis=-1) + counts.sum(axis=-1))
+        + np.sum(gammaln(prior + counts), axis=-1)
+        - np.sum(gammaln(prior), axis=-1)
     )
 
 
@@ -122,18 +122,14 @@ def log_prob_labels(case: Case, d: int, labels: tuple[int, ...]) -> float:
 
 def log_prob_topics_and_labels(case: Case, d: int, labels: tuple[int, ...]) -> dict[tuple[int, ...], float]:
     """log p(z, λ, votes) of a document for every z, with u summed out and θ integrated out."""
-    alpha = case.params.topic_prior
     n_classes, n_tokens = len(labels), len(case.tokens[d])
-    of_labels = log_prob_labels(case, d, labels)
-    result = {}
-    for z in product(range(N_TOPICS), repeat=n_tokens):
-        terms = []
-        for u in product(range(n_classes), repeat=n_tokens):
-            block_counts = np.zeros((n_classes, N_TOPICS))
-            np.add.at(block_counts, (np.array(u, dtype=int), np.array(z, dtype=int)), 1)
-            terms.append(sum(log_dirichlet_multinomial(block_counts[i], alpha[i, labels[i]]) for i in range(n_classes)))
-        result[z] = of_labels + float(logsumexp(terms)) - n_tokens * np.log(n_classes)
-    return result
+    alpha = case.params.topic_prior[range(n_classes), labels]
+    zs, us = (list(product(range(n), repeat=n_tokens)) for n in (N_TOPICS, n_classes))
+    z_states, u_states = (np.eye(n)[np.array(found, dtype=int)] for n, found in ((N_TOPICS, zs), (n_classes, us)))
+    block_counts = np.einsum("znt,uni->zuit", z_states, u_states)
+    terms = log_dirichlet_multinomial(block_counts, alpha).sum(axis=2)
+    totals = log_prob_labels(case, d, labels) + logsumexp(terms, axis=1) - n_tokens * np.log(n_classes)
+    return dict(zip(zs, totals.tolist(), strict=True))
 
 
 def log_prob_topics(case: Case, d: int) -> dict[tuple[int, ...], float]:
@@ -164,7 +160,7 @@ def log_prob_words(params: Params, topics: NDArray[np.int64], words: NDArray[np.
     table = np.zeros((N_TOPICS, N_WORDS))
     np.add.at(table, (topics, words), 1)
     prior = np.full(N_WORDS, params.word_prior)
-    return sum(log_dirichlet_multinomial(row, prior) for row in table)
+    return float(log_dirichlet_multinomial(table, prior).sum())
 
 
 @INFERENCE
@@ -278,7 +274,7 @@ def test_with_one_class_one_topic_and_observed_labels_the_bound_is_exact(smoothe
     )
     case = Case(words, np.array([[1], [0]], dtype=np.int8), None, params)
     if smoothed:
-        of_words = log_dirichlet_multinomial(counts.astype(float), np.full(N_WORDS, 0.5))
+        of_words = float(log_dirichlet_multinomial(counts.astype(float), np.full(N_WORDS, 0.5)))
     else:
         of_words = float(counts @ np.log(params.topic_words[0]))
     assert bound_of(case, inference) == pytest.approx(np.log(0.4) + np.log(0.6) + of_words, rel=1e-12)

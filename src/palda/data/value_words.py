@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.cluster import kmeans_plusplus
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -239,6 +238,8 @@ def _cluster_centres(ordered: Floats, n_clusters: int, random: RandomState) -> F
 
     Clusters of numbers are intervals, so with cumulative sums an iteration costs one binary search per cluster.
     """
+    from sklearn.cluster import kmeans_plusplus
+
     distinct = np.unique(ordered)
     if len(distinct) <= n_clusters:
         return distinct
