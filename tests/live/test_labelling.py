@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sqlalchemy import func, insert, select, update
 
 from palda.live import schema
-from palda.live.errors import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError
+from palda.live.errors import ConflictError, InvalidRequestError, NotFoundError
 from palda.live.records import Actor, Answer, NoTask, ProjectSettings, Task
 from palda.live.service import access, documents, exports, labelling, people, projects, results
 from palda.live.store import Store, open_store
@@ -352,7 +352,7 @@ def test_annotators_answer_only_what_was_given_to_them_and_admins_anything(crew:
     held = crew.task(ann).document_id
     others = [one.id for one in documents.documents(crew.store, crew.id) if one.id != held]
     ann = replace(ann, is_paused=is_paused)
-    with pytest.raises(NotAllowedError, match="was not given to you"):
+    with pytest.raises(ConflictError, match="was not given to you"):
         crew.answer(ann, others[0], "1", 1, 0)
     crew.answer(ann, held, "1", 1, 0)  # nothing of the refused answer is kept, not even its client id
     crew.answer(ann, held, "2", 0, 0)

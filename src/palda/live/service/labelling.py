@@ -8,7 +8,7 @@ import math
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from palda.live.errors import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError
+from palda.live.errors import ConflictError, InvalidRequestError, NotFoundError
 from palda.live.records import NoTask, OwnProgress, ProjectSettings, Receipt, Task
 from palda.live.schema import LOOKS
 from palda.live.service import labelling_queries as queries
@@ -109,7 +109,7 @@ def submit(store: Store | Transaction, actor: Actor, project_id: int, given: Ans
             return _repeated(connection, request, found.sent_id, found.body_hash)
         is_held = found.purpose is not None
         if actor.role == "annotator" and not is_held and found.kind is None:
-            raise NotAllowedError("this document was not given to you; ask for the next one")
+            raise ConflictError("this document was not given to you; ask for the next one")
         entries = _entries(connection, me, given, queries.label_ids(found.label_keys), found.label_ids)
         n_looks = int(given.kind != "skip") - int(is_held or found.kind in LOOKS)
         now = time.time()
