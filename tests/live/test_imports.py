@@ -72,10 +72,23 @@ def test_an_import_that_was_interrupted_is_marked_whatever_port_the_server_had(w
     assert documents.find_import(world.store, world.project, job.id).state == "interrupted"
 
 
-def test_ids_that_differ_in_blanks_alone_are_refused_with_their_row(tmp_path: Path) -> None:
-    path = tmp_path / "documents.csv"
-    path.write_text("id,text\na b,one\na  b,two\n")
-    with pytest.raises(DataError, match=r"row 3"):
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("d.csv", "id,text\na b,one\na  b,two\n", r"row 3: the id differs"),
+        ("d.csv", 'id,text\na b,"one\nline"\n\na  b,two\n', r"row 4: the id differs"),
+        ("d.jsonl", '{"id": "a b", "text": ""}\n{"id": "a  b", "text": ""}\n', r"row 2: the id differs"),
+        ("d.csv", "name,words\na,one\n", r"among 'name', 'words'; name one 'doc'$"),
+        ("d.csv", "id,words,title\na,one,two\n", r"choose one of 'words', 'title' and call it 'text'$"),
+        ("d.csv", "id,text\na,Fußball\n", r"row 2: byte 0xdf is not valid UTF-8; save the file as UTF-8$"),
+    ],
+)
+def test_a_faulty_table_is_refused_with_its_row_and_advice_that_can_be_followed(
+    tmp_path: Path, name: str, content: str, message: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(content, encoding="latin-1")
+    with pytest.raises(DataError, match=message):
         documents.read_upload(path)
 
 

@@ -34,6 +34,12 @@ _ROWS_PER_WRITE = 500
 _MAX_ID = 400  # characters of a document id
 SUFFIXES = {"text/csv": ".csv", "application/x-ndjson": ".jsonl", "application/jsonl": ".jsonl"}
 """File types of an upload."""
+_ADVICE = {  # of the readers, about arguments that an upload does not have
+    " or pass id='...'": "",
+    " with text='...'": " and call it 'text'",
+    " or pass its encoding, such as encoding='latin-1'": "",
+    "; pass encoding='...'": "; save the file as UTF-8",
+}
 
 
 class DocumentRow(NamedTuple):
@@ -57,23 +63,28 @@ class StoredDocument:
 def read_upload(path: Path, name: str | None = None) -> list[DocumentRow]:
     """Documents of a file; errors name its row and column, and call the file ``name``."""
     from palda.data import Documents
-    from palda.io import read_documents
+    from palda.io import read_documents, read_table
 
     shown = name or path.name
     try:
-        found = read_documents(path)
+        table = read_table(path)
+        found = read_documents(table)
     except DataError as error:
-        raise DataError(error.problem, file=shown, row=error.row, column=error.column) from None
+        problem = error.problem
+        for advice, instead in _ADVICE.items():
+            problem = problem.replace(advice, instead)
+        raise DataError(problem, file=shown, row=error.row, column=error.column) from None
     if not isinstance(found, Documents):
         raise DataError("it has no column of texts; name one 'text'", file=shown)
     rows: dict[str, DocumentRow] = {}
-    for number, (doc_id, text) in enumerate(zip(found.doc_ids, found.texts, strict=True), 2):
+    for record, (doc_id, text) in enumerate(zip(found.doc_ids, found.texts, strict=True)):
         try:
             row = DocumentRow(checked_name(str(doc_id), "id", _MAX_ID), checked_text(str(text), "text"))
         except InvalidRequestError as error:
-            raise DataError(str(error), file=shown, row=number) from None
+            raise DataError(str(error), file=shown, row=table.where.row(record)) from None
         if row.name in rows:
-            raise DataError("the id differs from an earlier one only in blanks or accents", file=shown, row=number)
+            problem = "the id differs from an earlier one only in blanks or accents"
+            raise DataError(problem, file=shown, row=table.where.row(record))
         rows[row.name] = row
     return list(rows.values())
 
@@ -120,7 +131,8 @@ def _run_import(store: Store, project_id: int, job_id: int, rows: Sequence[Docum
             added, differing = store.write(partial(_add_rows, project_id, part))
             n_new, n_other = n_new + added, n_other + differing
             note(n_done=start + len(part), n_new=n_new)
-        text = f"{n_other:,} documents have the id of an older one with another text and were left out"
+        who = "1 document has" if n_other == 1 else f"{n_other:,} documents have"
+        text = f"{who} the id of an older one with another text; the older text stays"
         end = {"state": "finished", "message": text if n_other else ""}
     except ServiceError as error:
         end = {"state": "failed", "message": reason_of(error)}

@@ -240,7 +240,7 @@ async def import_documents(call: Call, project_id: ProjectId) -> ImportJob:
         upload.flush()
 
         def start() -> ImportJob:
-            rows = documents.read_upload(Path(upload.name), name=f"documents{suffix}")
+            rows = documents.read_upload(Path(upload.name), name="the file")
             return documents.start_import(web.store, project_id, rows, web.server_name)
 
         return await web.slow_requests.run(start)

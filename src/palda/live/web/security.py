@@ -263,22 +263,23 @@ class Shield:
             if is_started:
                 raise  # the connection is cut, so that the client sees that the answer is not complete
             detail = f"internal error {error_id}: the server's log says more"
-            await self._answer(scope, detail)(scope, receive, send_with_headers)
+            await self._answer(scope, 500, detail)(scope, receive, send_with_headers)
 
     @staticmethod
-    def _answer(scope: Scope, detail: str) -> Response:
-        """Answer to an unexpected error: a page for people, unless the page itself fails."""
+    def _answer(scope: Scope, status: int, detail: str) -> Response:
+        """Answer without the application: a page for people, unless the page itself fails."""
         error_page = getattr(scope["app"].state, "error_page", None)
         if error_page is not None and not scope["path"].startswith("/api/"):
             with suppress(Exception):
-                page: Response = error_page(Request(scope), 500, detail)
+                page: Response = error_page(Request(scope), status, detail)
                 return page
-        return JSONResponse({"detail": detail}, 500)
+        return JSONResponse({"detail": detail}, status)
 
     def _refusal(self, scope: Scope) -> Response | None:
         hosts = Headers(scope=scope).getlist("host")
         if len(hosts) != 1 or not ("*" in self._hosts or re.sub(r":\d*$", "", hosts[0]).lower() in self._hosts):
-            return JSONResponse({"detail": "the header Host is not a name of this server"}, 400)
+            detail = "the header Host is not a name of this server; its owner adds names with --allow-host"
+            return self._answer(scope, 400, detail)
         if len(scope["path"]) + len(scope["query_string"]) > _MAX_ADDRESS:
-            return JSONResponse({"detail": "the address is too long"}, 414)
+            return self._answer(scope, 414, "the address is too long")
         return None
