@@ -71,7 +71,7 @@ def test_options_change_an_existing_project_and_leave_other_settings(tmp_path: P
 
 def test_a_file_of_classes_has_names_and_meanings(tmp_path: Path) -> None:
     path = tmp_path / "classes.txt"
-    path.write_text("crime: acts against the law: all of them\n\n sport \n", encoding="utf-8")
+    path.write_text("crime: acts against the law: all of them\n\n sport \n", encoding="utf-8-sig")
     new = ProjectOptions(None, str(path), "news", None, None, None, None).new_project()
     assert new is not None
     assert new.labels == [("crime", "acts against the law: all of them"), ("sport", "")]

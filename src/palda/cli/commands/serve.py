@@ -66,7 +66,7 @@ def _classes(given: str) -> list[tuple[str, str]]:
 
 def _text_of(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise PaldaError(f"{path}: it is not a text in UTF-8; save it in that encoding") from None
 

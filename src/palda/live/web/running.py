@@ -129,5 +129,5 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = (error.strerror or str(error)).partition(" (while")[0]  # the address is named already
         raise PaldaError(f"cannot listen on {host} port {port}: {reason}; choose another with --port") from None
