@@ -146,8 +146,10 @@ class PageServer:
         row = {"project_id": project_id, "position": position, "estimate": asdict(estimate), "computed_at": time.time()}
         self.store.write(lambda connection: connection.execute(insert(schema.progress).values(**row)).rowcount)
 
-    def write_learner(self, project_id: int, activity: str, message: str = "", n_failures: int = 0) -> None:
-        row = {"activity": activity, "message": message, "position": 0, "n_failures": n_failures}
+    def write_learner(
+        self, project_id: int, activity: str, message: str = "", n_failures: int = 0, position: int = 0
+    ) -> None:
+        row = {"activity": activity, "message": message, "position": position, "n_failures": n_failures}
         table = schema.learner_state
 
         def write(connection: Connection) -> None:

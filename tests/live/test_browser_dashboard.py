@@ -68,6 +68,7 @@ def member_names(server: PageServer, project: Project) -> set[str]:
 
 
 def test_the_dashboard_follows_without_a_reload(server: PageServer, project: Project, admin: Person) -> None:
+    admin.page.clock.install()
     page = admin.open(f"/projects/{project.id}/dashboard")
     page.evaluate("() => { window.notReloaded = true; }")
     page.wait_for_selector("#connection:has-text('Live')")
@@ -81,12 +82,18 @@ def test_the_dashboard_follows_without_a_reload(server: PageServer, project: Pro
     document_id = server.document_ids(project.id)["news-5"]
     server.answer(anna, project.id, document_id, {project.labels[0].id: 1}, "one-more")
     assert "provisional" not in page.inner_text("#progress-text")
-    server.write_progress(project.id, 3, replace(expected(5, 1.2), is_provisional=True))
+    page.wait_for_selector("#learner-state:has-text('1 vote is not in the estimate yet.')")
+    server.write_learner(project.id, "waiting", position=1_000_000)
+    page.wait_for_selector("#learner-state:text-is('The learner waits for votes.')")
+    server.write_progress(project.id, 3, replace(expected(5, 2.4), n_labels=48, is_provisional=True))
     page.wait_for_selector("[data-field=judged]:has-text('3 of 8')")
     page.wait_for_selector("[data-field=wrong]:has-text('5.0%')")
     page.wait_for_selector("#people tr:has-text('Anna') td:nth-child(4):has-text('3')")
-    assert page.locator("#chart-table tr").count() == 3
+    assert page.locator("#chart-table td:nth-child(2)").all_text_contents() == ["25.0%", "12.5%", "5.0%"]
     assert "these numbers are provisional" in page.inner_text("#progress-text")
+    server.annotator(project.id, "Dora")  # who joins is no event
+    page.clock.fast_forward(30_000)
+    page.wait_for_selector("#people tr:has-text('Dora')")
     assert page.evaluate("() => window.notReloaded")
 
 
@@ -105,7 +112,7 @@ def test_a_failed_learner_is_plainly_visible(server: PageServer, project: Projec
     assert page.is_hidden("#learner-problem")
     server.write_learner(project.id, "failed", "MemoryError: 3 GB", n_failures=2)
     page.wait_for_selector("#learner-problem:visible")
-    assert "MemoryError: 3 GB It has failed 2 times." in page.inner_text("#learner-problem")
+    assert "MemoryError: 3 GB. It has failed 2 times." in page.inner_text("#learner-problem")
 
 
 def test_a_lost_connection_is_shown_and_ends(server: PageServer, project: Project, admin: Person) -> None:
@@ -127,6 +134,7 @@ def test_somebody_is_invited_paused_and_erased(
     page.fill("#invite-name", "Chiara")
     page.click("text=Make a link")
     page.wait_for_selector("#invited:visible")
+    page.wait_for_selector("#people tr:has-text('Chiara')")
     chiara = Person(browser, server.url, page.input_value("#invite-link"))
     chiara.page.wait_for_selector("#work:visible")
     page.click("#people button[aria-label='Pause Ben']")
@@ -142,6 +150,8 @@ def test_somebody_is_invited_paused_and_erased(
     page.wait_for_selector("#people tr:has-text('Ben')", state="detached")
     assert member_names(server, project) == {"Anna", "Chiara"}
     page.click("button[aria-label='Manage Anna']")
+    page.select_option("#manage-role", "viewer")
+    page.wait_for_selector("#people tr:has-text('Anna'):has-text('viewer')")
     page.click("dialog >> text=New sign-in link")
     page.wait_for_selector("#manage-link:visible")
     assert "/join/" in page.input_value("#manage-link")
@@ -192,6 +202,10 @@ def test_a_doubtful_document_is_decided_by_keyboard(server: PageServer, project:
     assert page.locator("#words dd").first.inner_text() == "+ robbery − match"
     checked = page.locator("#toggles input:checked").evaluate_all("inputs => inputs.map(input => input.dataset.key)")
     assert checked == ["1", "3"]  # what is more probable than not
+    page.evaluate("() => localStorage.setItem('palda-no-keys', '1')")
+    page.keyboard.press("1")
+    assert page.locator("#toggles input:checked").count() == 2
+    page.evaluate("() => localStorage.removeItem('palda-no-keys')")
     page.keyboard.press("1")
     page.keyboard.press("2")
     page.keyboard.press("Enter")
@@ -211,6 +225,17 @@ def test_the_dashboard_leads_to_a_contested_document(project: Project, admin: Pe
     assert page.inner_text("#place").startswith("1 of the ")
 
 
+def test_a_list_that_cannot_be_loaded_is_not_taken_for_an_empty_one(
+    server: PageServer, project: Project, admin: Person
+) -> None:
+    admin.page.route("**/doubtful?*", lambda route: route.abort())
+    page = admin.open(f"/projects/{project.id}/adjudicate")
+    page.wait_for_selector("#problem:has-text('cannot be reached')")
+    assert page.is_hidden("#rest")
+    page = admin.open(f"/projects/{project.id}/adjudicate?document={server.document_ids(project.id)['news-0']}")
+    page.wait_for_selector("#document-name:has-text('news-0')")
+
+
 def test_a_project_is_created_by_dropping_a_file(server: PageServer, project: Project, admin: Person) -> None:
     page = admin.open("/projects")
     page.click("summary >> text=New project")
@@ -219,11 +244,15 @@ def test_a_project_is_created_by_dropping_a_file(server: PageServer, project: Pr
     page.fill("#target", "1.5")
     assert page.inner_text("#classes-read") == "2 classes: praise (of our work) · complaint"
     lines = "\n".join(json.dumps({"id": f"l{number}", "text": f"dear sirs {number}"}) for number in range(30))
+    beside = "() => document.body.dispatchEvent(new DragEvent('drop', { bubbles: true, cancelable: true }))"
+    assert not page.evaluate(beside)  # the browser would open the file instead of the page
     drop_file(page, "letters.jsonl", lines)
     assert page.inner_text("#chosen-file").startswith("letters.jsonl")
     page.click("text=Create the project")
     page.wait_for_url(re.compile(r"/projects/\d+/dashboard"))
     page.wait_for_selector("[data-field=judged]:has-text('0 of 30')")
+    assert page.is_visible("text=votes.csv")
+    assert page.is_hidden("text=report.html")  # there is no fit yet
     made = next(one for one in projects.projects_of(server.store, server.owner) if one.name == "Letters")
     assert [(label.name, label.description) for label in made.labels] == [("praise", "of our work"), ("complaint", "")]
     assert made.settings.target_error == 0.015
@@ -269,6 +298,12 @@ def test_settings_and_classes_are_changed(server: PageServer, project: Project, 
     page.fill("#class-name", "weather")
     page.click("text=Add the class")
     page.wait_for_selector("#class-list li:has-text('weather')")
+    page.fill("#class-name", "weather")
+    page.click("text=Add the class")
+    page.wait_for_selector("#add-said:has-text('The project has a class of this name.')")
+    page.evaluate("() => { document.getElementById('lease').value = ''; }")
+    page.click("button:has-text('Save')")
+    assert page.is_visible("#lease")  # a field that is not valid is shown
     changed = projects.project(server.store, project.id)
     assert (changed.name, changed.guidelines) == ("News of today", "Read it twice.")
     assert changed.settings.target_error is None
@@ -276,8 +311,10 @@ def test_settings_and_classes_are_changed(server: PageServer, project: Project, 
     assert changed.settings.lease_seconds == project.settings.lease_seconds
     assert [label.name for label in changed.labels] == [*CLASSES, "weather"]
     page.click("text=Delete …")
+    assert page.inner_text("#confirm-title") == "Delete “News of today”?"
     page.click("#confirm-yes")
     page.wait_for_url("**/projects")
+    admin.faults[:] = [fault for fault in admin.faults if "status of 409" not in fault]
     query = select(schema.project.c.id)
     assert server.store.read(lambda connection: connection.execute(query).all()) == []
 

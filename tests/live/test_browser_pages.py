@@ -141,3 +141,14 @@ def test_the_keyboard_reaches_the_content_first(browser: Any, server: PageServer
     page.keyboard.press("Tab")
     assert page.evaluate("() => document.activeElement.id") == "pause-project"
     person.close()
+
+
+def test_all_actions_are_in_the_window_with_many_classes(browser: Any, server: PageServer) -> None:
+    person = Person(browser, server.url, f"{server.url}/join/{server.owner_link}")
+    for path, last in [("label", "#undo"), ("adjudicate", "#next")]:
+        page = person.open(f"/projects/{PROJECT}/{path}")
+        page.wait_for_selector("#work:visible")
+        box = page.locator(last).bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] <= DESK["height"]
+    person.close()

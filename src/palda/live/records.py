@@ -204,7 +204,7 @@ class ProjectStatus:
     position: int  # last entry of the log
     estimate: ProjectEstimate | None
     estimate_position: int | None
-    history: tuple[tuple[float, int, float, float], ...]  # time, n_votes, expected_wrong, upper_wrong
+    history: tuple[tuple[float, int, float, float, int], ...]  # time, n_votes, expected_wrong, upper_wrong, n_labels
     learner: LearnerState | None
 
 

@@ -172,9 +172,9 @@ def _history(connection: Connection, project_id: int) -> Sequence[Row[*tuple[Any
     return connection.execute(query).all()
 
 
-def _point(row: Row[*tuple[Any, ...]]) -> tuple[float, int, float, float]:
-    estimate = row.estimate
-    return row.computed_at, estimate["n_votes"], estimate["expected_wrong"], estimate["upper_wrong"]
+def _point(row: Row[*tuple[Any, ...]]) -> tuple[float, int, float, float, int]:
+    names = "n_votes", "expected_wrong", "upper_wrong", "n_labels"
+    return row.computed_at, *(row.estimate[name] for name in names)
 
 
 def _learner(connection: Connection, project_id: int) -> LearnerState | None:

@@ -2,7 +2,7 @@
 
 import { projectPath, send } from "./http.js";
 import { byId, element, percent, setText } from "./page.js";
-import { chosenIn, drawToggles, onKeys, toggleByKey } from "./toggles.js";
+import { chosenIn, drawToggles, onKeys, textOf, toggleByKey } from "./toggles.js";
 
 const N_DOCUMENTS = 30;
 const IN_DOUBT = 0.1; // probabilities between this and 1 minus this are marked
@@ -39,7 +39,7 @@ function drawVotes(one) {
   const given = new Map(one.votes.map((vote) => [`${vote.person}\n${vote.label_id}`, vote.value]));
   const isDoubt = (label) => { const share = one.probabilities[label.id] ?? 0; return share > IN_DOUBT && share < 1 - IN_DOUBT; };
   byId("votes-head").replaceChildren(element("th", { scope: "col" }, "Annotator"), element("th", { scope: "col" }, "Quality"),
-    ...columns.map((label) => element("th", { scope: "col", class: isDoubt(label) ? "doubt" : null, dir: "auto" }, label.name)));
+    ...columns.map((label) => element("th", { scope: "col", class: isDoubt(label) ? "doubt" : null, dir: "auto", title: label.name }, element("span", { class: "two-lines" }, label.name))));
   const rows = people.map((person) => element("tr", {},
     element("th", { scope: "row" }, element("span", { class: "name", dir: "auto" }, person)),
     element("td", {}, quality.has(person) ? quality.get(person).toFixed(2) : "–"),
@@ -80,7 +80,7 @@ function draw() {
   drawToggles(toggles, labels, new Set(chosen), new Map(labels.map((label) => [label.id, label.id in one.probabilities ? percent(one.probabilities[label.id], 0) : ""])));
   byId("decision").classList.toggle("many", labels.length > 14);
   setText(byId("document-name"), `Document ${one.document}`);
-  setText(byId("text"), one.text);
+  setText(byId("text"), textOf(one));
   if (main.dataset.taskLink) byId("task-link").href = main.dataset.taskLink + encodeURIComponent(one.document);
   drawVotes(one);
   drawWords(one);
@@ -101,6 +101,9 @@ async function load(first = []) {
     position = 0;
   } catch (error) {
     problem(error.status === 401 ? "You are signed out. Open your link again to sign in." : error.message);
+    setText(byId("place"), "");
+    if (!first.length) return;
+    [documents, position] = [first, 0];
   }
   draw();
 }
@@ -126,7 +129,7 @@ async function decide() {
     move(1);
     setText(byId("said"), `Decided: ${one.document}.`);
   } catch (error) {
-    problem(error.status === 401 ? "You are signed out. Open your link again to sign in; nothing was stored." : `${error.message} The decision is not stored: try again.`);
+    problem(error.status === 401 ? "You are signed out. Open your link again to sign in; nothing was stored." : `The decision is not stored, try again: ${error.message}`);
   }
   isBusy = false;
   byId("decide").disabled = false;
@@ -137,7 +140,7 @@ byId("previous").addEventListener("click", () => move(-1));
 byId("next").addEventListener("click", () => move(1));
 byId("look-now").addEventListener("click", () => load());
 const ACTIONS = { Enter: decide, u: () => move(-1), s: () => move(1) };
-onKeys(() => true, (key) => {
+onKeys((key) => {
   if (byId("work").hidden) return false;
   ACTIONS[key]?.();
   return key in ACTIONS || toggleByKey(toggles, key);

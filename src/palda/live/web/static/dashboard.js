@@ -2,7 +2,7 @@
 
 import { drawCurve } from "./charts.js";
 import { copyField } from "./confirm.js";
-import { projectPath, send } from "./http.js";
+import { projectPath, send, sentence } from "./http.js";
 import { byId, element, percent, plural, setText, whole } from "./page.js";
 import { drawPeople, startManaging } from "./people.js";
 
@@ -12,6 +12,7 @@ const isAdmin = main.dataset.role === "admin";
 const DETAILS_PAUSE_MS = 2000; // between requests for people and contested documents
 const QUIET_MS = 20000; // after so long without an event the status is asked for
 const LEARNER_LATE_S = 60;
+const FIRST_FIT = 10; // documents with a vote, as the learner has it
 const clockShift = Number(main.dataset.now) - Date.now() / 1000; // the server's clock minus this one
 
 let status = JSON.parse(main.dataset.status);
@@ -45,6 +46,7 @@ function drawStats() {
   field("votes", whole(nVotes));
   field("votes-note", nDocuments ? `votes spent, ${(nVotes / nDocuments).toFixed(1)} per document` : "votes spent");
   field("leases", whole(status.n_leases));
+  for (const entry of main.querySelectorAll("[data-needs-fit]")) entry.hidden = !estimate;
   if (estimate) {
     field("wrong", percent(estimate.expected_wrong / Math.max(1, estimate.n_labels)));
     field("wrong-note", `expected share of wrong labels; 90% sure below ${percent(estimate.upper_wrong / Math.max(1, estimate.n_labels))}`);
@@ -59,27 +61,26 @@ function drawStats() {
     : `votes saved against ${fixed} per document${nDocuments ? `, which is ${whole(fixed * nDocuments)}` : ""}`);
 }
 
-function pointsOf(history, nLabels) {
+function pointsOf(history) {
   const every = Math.max(1, Math.ceil(history.length / 300));
   return history.filter((_, position) => position % every === 0 || position === history.length - 1)
-    .map(([, votes, expected, upper]) => ({ votes, expected: expected / nLabels, upper: upper / nLabels }));
+    .map(([, votes, expected, upper, nLabels]) => ({ votes, expected: expected / Math.max(1, nLabels), upper: upper / Math.max(1, nLabels) }));
 }
 
 function drawProgress() {
   const { estimate, project, history } = status;
   const target = project.settings.target_error;
-  const nLabels = estimate ? Math.max(1, estimate.n_labels) : 1;
   const goal = target === null ? `Every document gets ${plural(project.settings.max_votes_per_doc, "vote")}.` : `Labelling stops when at most ${percent(target)} of the labels are wrong with 90% certainty.`;
   let now = "";
   if (!status.n_documents) now = "There are no documents yet: import some on the settings page.";
-  else if (!estimate) now = "The first estimate appears after the first votes.";
+  else if (!estimate) now = `The first estimate appears when ${status.n_documents < FIRST_FIT ? "all" : FIRST_FIT} documents have a vote.`;
   else {
     now = `After ${plural(estimate.n_votes, "vote")}, about ${whole(estimate.expected_wrong)} of ${plural(estimate.n_labels, "label")} are expected to be wrong, and at most ${whole(Math.ceil(estimate.upper_wrong))} with 90% certainty.`;
     if (estimate.is_met) now += " The target is met.";
     if (estimate.is_provisional) now += " With so few documents judged, these numbers are provisional: they are rough, and may rise before they fall.";
   }
   setText(byId("progress-text"), `${goal} ${now}`);
-  const points = estimate ? pointsOf(history, nLabels) : [];
+  const points = estimate ? pointsOf(history) : [];
   byId("chart-legend").hidden = byId("chart-details").hidden = points.length === 0;
   if (!points.length) return byId("chart").replaceChildren();
   nPoints = points.length;
@@ -96,10 +97,11 @@ function drawLearner() {
   const late = learner ? Date.now() / 1000 + clockShift - learner.heartbeat_at : 0;
   const hasFailed = Boolean(learner) && (learner.activity === "failed" || late > LEARNER_LATE_S);
   byId("learner-problem").hidden = !hasFailed;
-  if (hasFailed) setText(byId("learner-message"), learner.activity === "failed" ? `${learner.message || "It gave no reason."}${learner.n_failures > 1 ? ` It has failed ${learner.n_failures} times.` : ""}` : `It has given no sign for ${plural(late / 60, "minute")}.`);
+  if (hasFailed) setText(byId("learner-message"), learner.activity === "failed" ? `${sentence(learner.message || "it gave no reason")}${learner.n_failures > 1 ? ` It has failed ${learner.n_failures} times.` : ""}` : `It has given no sign for ${plural(late / 60, "minute")}.`);
   let text = "The learner has not started yet.";
   if (learner) {
-    const behind = status.n_votes - (status.estimate?.n_votes ?? 0);
+    const isLevel = status.estimate && learner.position >= status.position; // the estimate has no votes of who cannot tell
+    const behind = isLevel ? 0 : status.n_votes - (status.estimate?.n_votes ?? 0);
     text = `${ACTIVITIES[learner.activity] ?? learner.activity}${behind > 0 ? ` ${plural(behind, "vote")} ${behind === 1 ? "is" : "are"} not in the estimate yet.` : ""}`;
   }
   setText(byId("learner-state"), text);
@@ -124,9 +126,9 @@ function drawContested(documents) {
     return element("li", {},
       element("div", { class: "why" },
         element("a", { class: "name", href: `/projects/${projectId}/adjudicate?document=${one.document_id}`, dir: "auto" }, one.document),
-        element("span", { class: "hint" }, `${one.expected_wrong.toFixed(1)} wrong`)),
-      element("div", { class: "start", dir: "auto" }, one.text.slice(0, 200)),
-      ...doubtful.flatMap(([id, share]) => [element("span", { class: "chip" }, `${labels.get(id) ?? id} ${percent(share, 0)}`), " "]));
+        element("span", { class: "hint" }, `about ${one.expected_wrong.toFixed(1)} wrong labels`)),
+      element("div", { class: "start two-lines", dir: "auto" }, one.text.slice(0, 200)),
+      ...doubtful.flatMap(([id, share]) => [element("span", { class: "chip" }, element("bdi", {}, labels.get(id) ?? id), ` ${percent(share, 0)}`), " "]));
   }));
 }
 
@@ -198,6 +200,7 @@ async function checkQuiet() {
   heardAt = Date.now();
   try {
     draw(await send("GET", projectPath(projectId, "/status")));
+    detailsSoon(); // somebody who joins sends no event
     if (source.readyState === EventSource.OPEN) connected(true);
   } catch (error) {
     if (error.isTemporary) connected(false);
@@ -232,6 +235,7 @@ byId("invite")?.addEventListener("submit", async (event) => {
     byId("invite-name").value = "";
     byId("invite-link").focus();
     byId("invite-link").select();
+    if (name) await loadDetails();
   } catch (error) {
     setText(byId("invite-said"), error.message);
   }

@@ -20,11 +20,17 @@ export function projectPath(id, rest = "") {
   return `/api/v1/projects/${id}${rest}`;
 }
 
+// A message of the server as a sentence; names of files and fields keep their spelling.
+export function sentence(text) {
+  const start = text.replace(/^[a-z](?=[a-z]* )/, (letter) => letter.toUpperCase());
+  return /[.!?…]$/.test(start) ? start : `${start}.`;
+}
+
 async function messageOf(response) {
   try {
     const body = await response.json();
     const detail = body.message ?? body.detail ?? body.error;
-    if (typeof detail === "string") return detail;
+    if (typeof detail === "string") return sentence(detail);
     if (Array.isArray(detail)) return detail.map((one) => [one.loc?.slice(1).join("."), one.msg].filter(Boolean).join(": ")).join("; ");
   } catch { /* no JSON */ }
   return `The server answered with status ${response.status}.`;

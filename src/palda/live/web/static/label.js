@@ -6,7 +6,7 @@
 import { pauseMs, projectPath, randomId, send } from "./http.js";
 import { Outbox } from "./outbox.js";
 import { byId, element, plural, setText, whole } from "./page.js";
-import { chosenIn, drawToggles, onKeys, toggleByKey } from "./toggles.js";
+import { chosenIn, drawToggles, keysAreOn, onKeys, textOf, toggleByKey, turnKeys } from "./toggles.js";
 
 const REASONS = {
   complete: ["The project is finished", "The labels are as reliable as the project asked for. Thank you for your work."],
@@ -21,7 +21,6 @@ const main = byId("content");
 const [projectId, personId] = [main.dataset.project, main.dataset.person];
 const toggles = byId("toggles");
 const draftKey = `palda-draft-${projectId}-${personId}`;
-const keysOff = "palda-no-keys";
 
 let labels = new Map(JSON.parse(main.dataset.labels).map((label) => [label.id, label]));
 let task = null; // the document on the page
@@ -46,12 +45,16 @@ function setBusy(on) {
   main.classList.toggle("busy", on);
   main.setAttribute("aria-busy", String(on));
   for (const control of byId("answer").elements) if (control.id !== "use-keys" && control.tagName !== "FIELDSET") control.disabled = on;
-  if (!on) byId("undo").disabled = !canUndo;
   byId("rest-undo").disabled = on;
+  if (!on) showUndo();
+}
+
+function showUndo() {
+  byId("undo").disabled = byId("rest-undo").hidden = !canUndo;
 }
 
 function say(text) {
-  setText(byId("said"), text);
+  setText(byId(byId("work").hidden ? "rest-said" : "said"), text);
 }
 
 // Notices
@@ -62,7 +65,7 @@ function showSending(problem = outbox.problem, retryMs = 0) {
   if (problem) {
     const kept = waiting ? `Not sent yet: ${waiting}. ${outbox.isInMemory ? "Keep this tab open: it" : "It"} is kept ${outbox.isInMemory ? "only here" : "in this browser"}. ` : "";
     let what = `${problem.message} ${retryMs ? `Trying again in ${Math.max(1, Math.round(retryMs / 1000))} s.` : "Trying again."}`;
-    if (problem.status === 401) what = "You are signed out. Open your personal link again to sign in; then your answer is sent.";
+    if (problem.status === 401) what = `You are signed out. Open your personal link again to sign in${waiting ? "; then your answer is sent" : ""}.`;
     if (problem.status === 403) what = `${problem.message} Load this page again, or ask for a new link.`;
     setText(byId("sending-text"), kept + what);
     byId("sending").classList.toggle("bad", problem.status === 401 || problem.status === 403);
@@ -81,7 +84,7 @@ async function loadOwn() {
   try {
     own = await send("GET", projectPath(projectId, "/own-progress"));
     canUndo ||= own.n_answered > 0;
-    if (!isBusy) byId("undo").disabled = !canUndo;
+    if (!isBusy) showUndo();
     showOwn();
   } catch { /* shown with the next answer */ }
 }
@@ -121,7 +124,7 @@ async function show(next) {
   byId("descriptions").replaceChildren(...described.flatMap((label) => [element("dt", { dir: "auto" }, label.name), element("dd", { dir: "auto" }, label.description)]));
   if (described.length) byId("guidelines").hidden = false;
   setText(byId("document-name"), `Document ${next.document}`);
-  setText(byId("text"), next.text);
+  setText(byId("text"), textOf(next));
   say("");
   setBusy(false);
   window.scrollTo(0, 0);
@@ -139,8 +142,8 @@ function rest(reason) {
   byId("rest").hidden = false;
   setText(byId("rest-title"), title);
   setText(byId("rest-text"), text);
-  setText(byId("rest-again"), `This page looks again every ${seconds} seconds.`);
-  byId("rest-undo").hidden = !canUndo || reason === "no_documents";
+  setText(byId("rest-again"), `This page looks again in ${seconds} seconds.`);
+  say("");
   setBusy(false);
   if (isNew) byId("rest").focus({ preventScroll: true });
   later(seconds * 1000, advance);
@@ -239,8 +242,8 @@ window.addEventListener("online", () => { if (outbox.size || byId("sending").hid
 window.addEventListener("beforeunload", (event) => { if (outbox.isInMemory) event.preventDefault(); });
 
 const useKeys = byId("use-keys");
-useKeys.checked = localStorage.getItem(keysOff) === null;
-useKeys.addEventListener("change", () => { if (useKeys.checked) localStorage.removeItem(keysOff); else localStorage.setItem(keysOff, "1"); });
+useKeys.checked = keysAreOn();
+useKeys.addEventListener("change", () => turnKeys(useKeys.checked));
 
 function toggleGuidelines() {
   if (byId("guidelines").hidden) return;
@@ -248,7 +251,7 @@ function toggleGuidelines() {
 }
 
 const ACTIONS = { Enter: submitChosen, 0: submitNone, t: () => submit("cannot_tell"), s: () => submit("skip"), u: undo, g: toggleGuidelines };
-onKeys(() => useKeys.checked || false, (key) => {
+onKeys((key) => {
   const act = ACTIONS[key];
   if (act) act();
   return Boolean(act) || (!isBusy && toggleByKey(toggles, key));

@@ -131,7 +131,13 @@ export function startManaging(projectId, reload) {
     button.focus();
   });
 
-  byId("manage-role").addEventListener("change", (event) => attempt(() => send("PATCH", path(), { role: event.target.value })));
+  byId("manage-role").addEventListener("change", async (event) => {
+    await attempt(async () => {
+      await send("PATCH", path(), { role: event.target.value });
+      chosen = { ...chosen, role: event.target.value };
+    });
+    event.target.value = chosen.role;
+  });
   byId("copy-manage-link").addEventListener("click", (event) => copyField(byId("manage-link"), event.currentTarget));
 
   const acts = {

@@ -21,12 +21,13 @@ async function attempt(button, say, work) {
   button.disabled = false;
 }
 
+byId("change").addEventListener("invalid", (event) => event.target.closest("details")?.setAttribute("open", ""), true); // otherwise nothing is seen
 byId("change").addEventListener("submit", (event) => {
   event.preventDefault();
   const form = event.target;
   const fields = form.elements;
   attempt(event.submitter, byId("change-said"), async () => {
-    await send("PATCH", projectPath(projectId), {
+    const project = await send("PATCH", projectPath(projectId), {
       name: fields.name.value.trim(),
       guidelines: fields.guidelines.value,
       settings: {
@@ -38,6 +39,8 @@ byId("change").addEventListener("submit", (event) => {
         ask: fields.ask.value,
       },
     });
+    main.dataset.name = project.name;
+    setText(document.querySelector(".project-name"), project.name);
     setText(byId("change-said"), "Saved.");
   });
 });

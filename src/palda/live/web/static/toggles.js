@@ -1,9 +1,13 @@
-// Classes as toggles with a key each: 1 to 9, then letters that no other action uses.
+// A document and its classes, as toggles with a key each: 1 to 9, then letters that no other action uses.
 
 import { element } from "./page.js";
 
 const KEYS = "123456789abcdefhijklmnopqrvwxyz"; // without g, s, t, u
 const keyOf = (position) => KEYS[position] ?? "";
+
+export function textOf(document) {
+  return document.text.trim() ? document.text : "(This document has no text.)";
+}
 
 // Draw the classes into ``place``; ``chosen`` is a set of ids, ``notes`` a text per id.
 export function drawToggles(place, labels, chosen = new Set(), notes = new Map()) {
@@ -32,10 +36,22 @@ export function toggleByKey(place, key) {
   return true;
 }
 
+const KEYS_OFF = "palda-no-keys";
+
+// Whether single keys do something on this browser: screen readers and speech input may need them.
+export function keysAreOn() {
+  return localStorage.getItem(KEYS_OFF) === null;
+}
+
+export function turnKeys(on) {
+  if (on) localStorage.removeItem(KEYS_OFF);
+  else localStorage.setItem(KEYS_OFF, "1");
+}
+
 // Call ``act(key)`` for single keys that are typed outside of text fields; it returns true if it used the key.
-export function onKeys(isOn, act) {
+export function onKeys(act) {
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || event.repeat || !isOn()) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || event.repeat || !keysAreOn()) return;
     const target = event.target;
     const isText = target.matches("textarea, select, [contenteditable], input:not([type=checkbox]):not([type=radio])");
     if (isText || document.querySelector("dialog[open]")) return;

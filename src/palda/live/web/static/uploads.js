@@ -15,6 +15,7 @@ export function startDrop() {
   input.addEventListener("change", show);
   for (const kind of ["dragenter", "dragover"]) drop.addEventListener(kind, (event) => { event.preventDefault(); drop.classList.add("over"); });
   for (const kind of ["dragleave", "drop"]) drop.addEventListener(kind, () => drop.classList.remove("over"));
+  for (const kind of ["dragover", "drop"]) window.addEventListener(kind, (event) => event.preventDefault()); // a file beside it would replace the page
   drop.addEventListener("drop", (event) => {
     event.preventDefault();
     if (event.dataTransfer.files.length !== 1) return setText(byId("chosen-file"), "Drop one file.");
@@ -46,7 +47,7 @@ export async function importFile(projectId, file) {
     }
     if (job.state !== "finished") throw new Error(job.message || `The import is ${job.state}.`);
     bar.max = bar.value = 1;
-    setText(byId("importing-text"), `${plural(job.n_new, "new document")}. ${job.message}`.trim());
+    setText(byId("importing-text"), `${plural(job.n_new, "new document")}.${job.message && ` ${job.message}.`}`);
     return job;
   } catch (error) {
     box.hidden = true;
