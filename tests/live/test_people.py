@@ -86,7 +86,7 @@ def test_the_owner_is_listed_and_can_be_pseudonymised_and_erased_after_labelling
     assert isinstance(task, Task)
     _answer(world, "owner", task.document_id)
     (listed,) = (one for one in people.members(store, world.project) if one.person_id not in known)
-    assert (listed.person_id, listed.role, listed.n_documents) == (owner.person_id, "admin", 1)
+    assert (listed.person_id, listed.role, listed.is_owner, listed.n_documents) == (owner.person_id, "admin", True, 1)
     assert people.pseudonymise(store, owner, world.project, owner.person_id).startswith("annotator-")
     link = access.invite(store, owner, world.project, "annotator")
     people.erase(store, owner, world.project, owner.person_id)
