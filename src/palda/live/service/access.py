@@ -251,6 +251,11 @@ def _invited(connection: Connection, project_id: int, name: str, role: Role) -> 
     query = select(member.c.person_id, member.c.role).join(person, person.c.id == member.c.person_id)
     found = connection.execute(query.where(member.c.project_id == project_id, person.c.name == name)).one_or_none()
     if found is None:
+        if connection.execute(select(person.c.id).where(person.c.name == name)).scalar() is not None:
+            raise ConflictError(
+                "somebody of another project has this name; choose another one, or make a link without a name: who is "
+                "signed in joins as the same person"
+            )
         person_id = _add_person(connection, name)
         _add_member(connection, project_id, person_id, role)
         return person_id
