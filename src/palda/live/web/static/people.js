@@ -19,7 +19,7 @@ function emptyRow(person) {
   const cell = (title, kind = null) => element("td", { role: "cell", class: kind, "data-title": title }, element("span", { class: "value" }));
   return element("tr", { role: "row", id: `person-${person.person_id}`, "data-person": person.person_id },
     element("th", { role: "rowheader", scope: "row" }, element("span", { class: "name", dir: "auto" }), element("span", { class: "hint" }), element("span", { class: "alarm" })),
-    cell("Quality"), cell("Verdict"), cell("Votes", "number"), cell("Seconds per document", "number"), cell("Last seen"),
+    cell("Quality"), cell("Verdict"), cell("Votes", "number"), cell("Seconds per document", "number"), cell("Last answer"),
     isAdmin && element("td", { role: "cell" }, buttons));
 }
 
