@@ -97,8 +97,15 @@ def test_the_dashboard_follows_without_a_reload(server: PageServer, project: Pro
     assert page.evaluate("() => window.notReloaded")
 
 
-def test_annotators_are_shown_with_interval_verdict_and_alarm(project: Project, admin: Person) -> None:
+def test_annotators_are_shown_with_interval_verdict_and_alarm(
+    server: PageServer, project: Project, admin: Person
+) -> None:
+    document_id = server.document_ids(project.id)["news-5"]
+    server.answer(server.owner, project.id, document_id, {project.labels[0].id: 1}, "owner")
     page = admin.open(f"/projects/{project.id}/dashboard")
+    owner = page.locator("#people tr:has-text('owner')")
+    assert "not estimated yet" in owner.inner_text()
+    assert owner.locator("button:visible").all_inner_texts() == ["Manage"]  # the owner cannot be paused
     row = page.locator("#people tr:has-text('Anna')")
     assert "0.90 (0.80–0.95)" in row.inner_text()
     assert row.locator("svg .bar").count() == 1
@@ -248,9 +255,17 @@ def test_a_project_is_created_by_dropping_a_file(server: PageServer, project: Pr
     assert not page.evaluate(beside)  # the browser would open the file instead of the page
     drop_file(page, "letters.jsonl", lines)
     assert page.inner_text("#chosen-file").startswith("letters.jsonl")
+    polls: list[Any] = []
+
+    def lose_first(route: Any) -> None:
+        polls.append(route)
+        route.abort() if len(polls) == 1 else route.continue_()
+
+    page.route("**/imports/*", lose_first)
     page.click("text=Create the project")
     page.wait_for_url(re.compile(r"/projects/\d+/dashboard"))
     page.wait_for_selector("[data-field=judged]:has-text('0 of 30')")
+    assert len(polls) > 1
     assert page.is_visible("text=votes.csv")
     assert page.is_hidden("text=report.html")  # there is no fit yet
     made = next(one for one in projects.projects_of(server.store, server.owner) if one.name == "Letters")

@@ -84,10 +84,12 @@ def test_who_is_signed_in_joins_as_the_same_person(store: Store, project: Projec
     owner = access.enter(store, access.start_tokens(store)[1])
     other = projects.create(store, owner, "Letters", ["praise"])
     path = join_path(store, other)
+    personal = access.invite(store, owner, other.id, "annotator", "Ben")
+    assert 'This signs out <span class="name" dir="auto">Anna</span>' in client.get(f"/join/{personal}").text
     assert "You join as" in client.get(path).text
     assert client.post(path).status_code == 403  # without the key of the form
     assert client.post(path, data={"form_key": access.form_key(store, before)}).status_code == 303
-    assert [member.name for member in people.members(store, other.id)] == ["Anna"]
+    assert [member.name for member in people.members(store, other.id)] == ["Ben", "Anna"]
     assert f'<a href="/projects/{project.id}">News</a>' in client.get("/projects").text  # to what the role needs first
     client.cookies.set("palda_session", before, domain="127.0.0.1")
     assert client.get("/projects").status_code == 401  # the session from before is ended

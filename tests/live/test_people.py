@@ -89,7 +89,7 @@ def test_owners_invite_members_of_other_projects_by_name_and_admins_do_not(world
     store, admin = world.store, access.enter(world.store, world.tokens["admin"], world.project)
     token = access.create_api_token(store, admin, world.ids["annotator"])
     other_admin = access.enter(store, world.tokens["admin of another project"], world.other_project)
-    with pytest.raises(ConflictError):
+    with pytest.raises(ConflictError, match="link without a name"):
         access.invite(store, other_admin, world.other_project, "viewer", "the annotator")
     link = access.invite(store, world.owner, world.other_project, "viewer", "the annotator")
     actor = access.enter(store, access.accept(store, link)[0], world.other_project)
@@ -120,7 +120,7 @@ def test_the_owner_is_listed_and_can_be_pseudonymised_and_erased_after_labelling
     assert isinstance(task, Task)
     _answer(world, "owner", task.document_id)
     (listed,) = (one for one in people.members(store, world.project) if one.person_id not in known)
-    assert (listed.person_id, listed.role, listed.n_documents) == (owner.person_id, "admin", 1)
+    assert (listed.person_id, listed.role, listed.is_owner, listed.n_documents) == (owner.person_id, "admin", True, 1)
     assert people.pseudonymise(store, owner, world.project, owner.person_id).startswith("annotator-")
     link = access.invite(store, owner, world.project, "annotator")
     people.erase(store, owner, world.project, owner.person_id)

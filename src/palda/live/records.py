@@ -139,6 +139,7 @@ class Member:
     person_id: int
     name: str
     role: Role
+    is_owner: bool  # of the server, who cannot be paused and has no role to change
     is_paused: bool
     n_documents: int
     last_seen_at: float | None

@@ -312,10 +312,12 @@ def _invited(connection: Connection, actor: Actor, project_id: int, name: str, r
         if found.role != role:
             raise InvalidRequestError(f"{name} is a member with the role {found.role}; change the role instead")
         return int(found.id)
-    if found is None or found.is_owner or not actor.is_owner:
-        person_id = _add_person(connection, name)  # refuses a name that is taken
-    else:
-        person_id = int(found.id)
+    if found is not None and (found.is_owner or not actor.is_owner):
+        raise ConflictError(
+            "somebody of another project has this name; choose another one, or make a link without a name: who is "
+            "signed in joins as the same person"
+        )
+    person_id = _add_person(connection, name) if found is None else int(found.id)
     _add_member(connection, project_id, person_id, role)
     revoke_foreign(connection, person_id)
     return person_id

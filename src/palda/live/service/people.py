@@ -36,9 +36,9 @@ def members(store: Store, project_id: int) -> list[Member]:
         answered = _answered(connection, project_id)
         joined = and_(member.c.person_id == person.c.id, member.c.project_id == project_id)
         stored = and_(annotator_estimate.c.person_id == person.c.id, annotator_estimate.c.project_id == project_id)
-        columns = person.c.id, person.c.name, member.c.role, member.c.is_paused, annotator_estimate.c.estimate
+        columns = person.c.id, person.c.name, person.c.is_owner, member.c.role, member.c.is_paused
         query = (
-            select(*columns)
+            select(*columns, annotator_estimate.c.estimate)
             .select_from(person.outerjoin(member, joined).outerjoin(annotator_estimate, stored))
             .where(or_(member.c.role.is_not(None), and_(person.c.is_owner, person.c.id.in_(list(answered)))))
             .order_by(member.c.joined_at.nulls_last(), person.c.id)
@@ -48,6 +48,7 @@ def members(store: Store, project_id: int) -> list[Member]:
                 row.id,
                 row.name,
                 row.role or "admin",
+                row.is_owner,
                 bool(row.is_paused),
                 answered[row.id].n_looks if row.id in answered else 0,
                 answered[row.id].last_at if row.id in answered else None,

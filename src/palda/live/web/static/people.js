@@ -19,7 +19,7 @@ function emptyRow(person) {
   const cell = (title, kind = null) => element("td", { role: "cell", class: kind, "data-title": title }, element("span", { class: "value" }));
   return element("tr", { role: "row", id: `person-${person.person_id}`, "data-person": person.person_id },
     element("th", { role: "rowheader", scope: "row" }, element("span", { class: "name", dir: "auto" }), element("span", { class: "hint" }), element("span", { class: "alarm" })),
-    cell("Quality"), cell("Verdict"), cell("Votes", "number"), cell("Seconds per document", "number"), cell("Last seen"),
+    cell("Quality"), cell("Verdict"), cell("Votes", "number"), cell("Seconds per document", "number"), cell("Last answer"),
     isAdmin && element("td", { role: "cell" }, buttons));
 }
 
@@ -38,11 +38,11 @@ function fillRow(row, person) {
   const [quality, verdict, votes, seconds, seen] = row.querySelectorAll(".value");
   row.classList.toggle("is-paused", person.is_paused);
   setText(title, person.name);
-  setText(role, [person.role === "annotator" ? "" : ` ${person.role}`, person.is_paused ? " paused" : ""].join(""));
+  setText(role, [person.is_owner ? " owner" : person.role === "annotator" ? "" : ` ${person.role}`, person.is_paused ? " paused" : ""].join(""));
   setText(alarm, (person.estimate?.alarms ?? []).join("; "));
   drawInterval(quality, person.estimate);
   verdict.className = `value verdict ${verdictClass(person.estimate)}`;
-  setText(verdict, person.estimate?.verdict ?? "no votes");
+  setText(verdict, person.estimate?.verdict ?? (person.n_documents ? "not estimated yet" : "no votes"));
   setText(votes, whole(person.n_documents));
   setText(seconds, person.median_seconds === null ? "–" : person.median_seconds.toFixed(person.median_seconds < 10 ? 1 : 0));
   setText(seen, person.last_seen_at === null ? "never" : ago(Date.now() / 1000 - person.last_seen_at));
@@ -50,7 +50,7 @@ function fillRow(row, person) {
   if (!pause) return;
   setText(pause, person.is_paused ? "Resume" : "Pause");
   pause.setAttribute("aria-label", `${person.is_paused ? "Resume" : "Pause"} ${person.name}`);
-  pause.hidden = person.role === "viewer";
+  pause.hidden = person.is_owner || person.role === "viewer";
 }
 
 function drawAlarms() {
@@ -109,6 +109,7 @@ export function startManaging(projectId, reload) {
     const rates = person.estimate ? ` Sensitivity ${person.estimate.sensitivity.toFixed(2)}, specificity ${person.estimate.specificity.toFixed(2)}.` : "";
     setText(byId("manage-facts"), `${plural(person.n_documents, "vote")}.${rates}`);
     byId("manage-role").value = person.role;
+    for (const control of [byId("manage-role").closest(".field"), dialog.querySelector('[data-act="link"]')]) control.hidden = person.is_owner;
     byId("manage-link-row").hidden = true;
     say("");
     dialog.showModal();

@@ -1,6 +1,6 @@
 // A file that is dropped or chosen, and the import of its documents.
 
-import { projectPath, send, upload } from "./http.js";
+import { projectPath, send, sentence, upload } from "./http.js";
 import { byId, plural, setText, whole } from "./page.js";
 
 const TYPES = { csv: "text/csv", jsonl: "application/x-ndjson", ndjson: "application/x-ndjson" };
@@ -43,11 +43,15 @@ export async function importFile(projectId, file) {
       bar.value = job.n_done;
       setText(byId("importing-text"), `Importing: ${whole(job.n_done)} of ${plural(job.n_rows, "document")}.`);
       await new Promise((resolve) => { setTimeout(resolve, POLL_MS); });
-      job = await send("GET", projectPath(projectId, `/imports/${job.id}`));
+      try {
+        job = await send("GET", projectPath(projectId, `/imports/${job.id}`));
+      } catch (error) {
+        if (!error.isTemporary) throw error; // a server that starts again says how far it came
+      }
     }
-    if (job.state !== "finished") throw new Error(job.message || `The import is ${job.state}.`);
+    if (job.state !== "finished") throw new Error(sentence(job.message || `the import is ${job.state}`));
     bar.max = bar.value = 1;
-    setText(byId("importing-text"), `${plural(job.n_new, "new document")}.${job.message && ` ${job.message}.`}`);
+    setText(byId("importing-text"), `${plural(job.n_new, "new document")}.${job.message && ` ${sentence(job.message)}`}`);
     return job;
   } catch (error) {
     box.hidden = true;
