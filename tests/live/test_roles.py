@@ -150,8 +150,6 @@ def _expected(entry: Entry, who: str) -> int:
         return entry.status
     if who in {"nobody", "expired"}:
         return 401
-    if entry.allowed is AT_WORK and who == "paused annotator":
-        return 409  # the document was not given to them
     return 404 if who == "admin of another project" and "{project_id}" in entry.path else 403
 
 

@@ -387,6 +387,24 @@ def test_strangers_learn_nothing_about_the_body_that_they_send(shared: Served) -
             assert api.post(path, json={"days": -1}, headers=headers).status_code == status
 
 
+@pytest.mark.parametrize("token", [None, "unknown"])
+def test_bodies_of_strangers_are_not_read(token: str | None, world: World) -> None:
+    seen: list[object] = []
+
+    async def receive() -> dict[str, object]:
+        seen.append("read")
+        return {"type": "http.request", "body": b"{}"}
+
+    async def send(message: dict[str, object]) -> None:
+        seen.append(message.get("status"))
+
+    headers = {"host": "localhost", "content-type": "application/json"} | ({} if token is None else bearer(token))
+    scope = {"type": "http", "method": "POST", "path": f"{API}/projects/{world.project}/votes", "query_string": b""}
+    scope["headers"] = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    asyncio.run(create_app(world.store)(scope, receive, send))  # type: ignore[arg-type]
+    assert seen == [401, None]
+
+
 def test_a_body_of_another_media_type_is_refused(shared: Served) -> None:
     project = f"{API}/projects/{shared.world.project}"
     with client(shared.url, shared.world.tokens["admin"]) as api:

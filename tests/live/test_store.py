@@ -7,11 +7,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from sqlalchemy import insert, select, update
+from sqlalchemy import event, insert, select, update
 
 from palda.errors import PaldaError
 from palda.live import copies, migrations, schema
@@ -62,6 +63,23 @@ def test_an_error_undoes_only_its_own_write(store: Store) -> None:
         with pytest.raises(ConflictError, match="no"):
             second[1].result()
     assert names(store) == {"kept"}
+
+
+def test_a_write_that_is_refused_does_not_split_the_transaction_of_others(store: Store) -> None:
+    (writer, *_), release, n_commits = store._writers, threading.Event(), Counter()
+    event.listen(writer.engine, "commit", lambda _connection: n_commits.update(["all"]))
+
+    def refuse(connection) -> None:
+        add_person("lost")(connection)
+        raise ConflictError("no")
+
+    first = store.write_soon(lambda _connection: release.wait(60))
+    waiting = [store.write_soon(refuse if n % 5 == 3 else add_person(f"person {n}")) for n in range(20)]
+    release.set()
+    first.result()
+    assert [n for n, one in enumerate(waiting) if one.exception() is not None] == [3, 8, 13, 18]
+    assert n_commits["all"] <= 2
+    assert len(names(store)) == 16
 
 
 def test_a_name_that_is_taken_is_a_conflict(store: Store) -> None:

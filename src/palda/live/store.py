@@ -1,7 +1,8 @@
 """The store: reads from snapshots, and writes that threads of their own group into transactions.
 
 A write is acknowledged after its commit. Writes that wait at the same time share a transaction, so that a busy server
-needs one disk synchronisation for many votes; if one of them fails, each is done again in a transaction of its own.
+needs one disk synchronisation for many votes. If one of them is refused, they are done again with a savepoint each: who
+sends refused requests does not slow down the others. After other failures each has a transaction of its own.
 Writers of the log take turns: SQLite has one writer, and on PostgreSQL every transaction of theirs locks the row of
 ``log_head`` first, so that positions of the log become visible in their order. Writes that do not touch the log have a
 second thread on PostgreSQL; if one of them meets another transaction, it is done again in its turn.
@@ -196,23 +197,43 @@ class _Writer:
                 self._commit(wanted, locks_head=self._locks_head)
 
     def _commit(self, group: list[_Write], *, locks_head: bool, is_repeated: bool = False) -> None:
+        act = _outcome if is_repeated and len(group) > 1 else _result
         try:
             with self.engine.begin() as connection:
                 if locks_head:
                     connection.execute(_LOCK_HEAD)
-                results = [write.action(connection) for write in group]
+                outcomes = [act(connection, write.action) for write in group]
         except BaseException as error:  # noqa: BLE001 - given to those who wait
             is_shared = self.engine.dialect.name != "sqlite"
             is_lost = isinstance(error, DBAPIError) and error.connection_invalidated  # the commit may have come through
-            again = len(group) > 1 or (is_shared and not is_repeated and _is_collision(error))
-            for write in group:
-                if again and not is_lost:  # in its turn; finds the one that fails
+            if len(group) > 1 and not is_repeated and isinstance(error, ServiceError):
+                self._commit(group, locks_head=is_shared, is_repeated=True)
+            elif not is_lost and (len(group) > 1 or (is_shared and not is_repeated and _is_collision(error))):
+                for write in group:  # in its turn; finds the one that fails
                     self._commit([write], locks_head=is_shared, is_repeated=True)
-                else:
-                    write.outcome.set_exception(self._problem(error) if isinstance(error, SQLAlchemyError) else error)
+            else:
+                problem = self._problem(error) if isinstance(error, SQLAlchemyError) else error
+                for write in group:
+                    write.outcome.set_exception(problem)
             return
-        for write, result in zip(group, results, strict=True):
-            write.outcome.set_result(result)
+        for write, outcome in zip(group, outcomes, strict=True):
+            if isinstance(outcome, ServiceError):
+                write.outcome.set_exception(outcome)
+            else:
+                write.outcome.set_result(outcome)
+
+
+def _result(connection: Connection, action: Callable[[Connection], Any]) -> Any:
+    return action(connection)
+
+
+def _outcome(connection: Connection, action: Callable[[Connection], Any]) -> Any:
+    """Result of an action, or why it was refused; then nothing of it is kept, and the transaction goes on."""
+    try:
+        with connection.begin_nested():
+            return action(connection)
+    except ServiceError as error:
+        return error
 
 
 def _is_collision(error: BaseException) -> bool:

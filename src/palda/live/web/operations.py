@@ -199,7 +199,7 @@ def _entered(operation: Operation) -> Callable[..., Any]:
 class _JsonRequest(Request):
     """Request whose JSON is what RFC 8259 allows: no NaN, no half surrogate pairs, no nesting without end.
 
-    The number of values is limited: each of them that is wrong makes an error, before the sender is known.
+    The number of values is limited: each of them that is wrong makes an error.
     """
 
     async def json(self) -> Any:
@@ -226,7 +226,7 @@ def _has_many_values(found: Any) -> bool:
 
 
 class OperationRoute(APIRoute):
-    """Route that answers strangers before it says anything about their request's body."""
+    """Route that answers strangers before it reads their body, and other roles before it says anything about it."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Handler of the route."""
@@ -237,6 +237,8 @@ class OperationRoute(APIRoute):
         async def handle_json(request: Request) -> Response:
             try:
                 if expects_json:
+                    if operation.allowed is not None:
+                        await _refuse_strangers(request)
                     _check_media_type(request)
                 return await handle(_JsonRequest(request.scope, request.receive))
             except (RequestValidationError, HTTPException):
@@ -247,6 +249,12 @@ class OperationRoute(APIRoute):
                 raise
 
         return handle_json
+
+
+async def _refuse_strangers(request: Request) -> None:
+    credential = valid_credential(request)
+    if hash(credential.token) not in Web.of(request).requests:
+        await run_in_threadpool(current_actor, request)
 
 
 def _check_media_type(request: Request) -> None:
