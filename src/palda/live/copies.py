@@ -32,7 +32,8 @@ def back_up(location: str | os.PathLike[str], path: str | os.PathLike[str], *, f
     if target.exists() and not force:
         raise PaldaError(f"{target}: it exists; add --force to overwrite it")
     with closing(open_store(location, as_learner=True, create=False)) as source, replacing(target) as unfinished:
-        unfinished.unlink(missing_ok=True)  # SQLite makes its own
+        unfinished.touch()
+        unfinished.chmod(0o600)  # texts and votes are for the user of the server alone
         with closing(open_store(unfinished, as_learner=True)) as copy:
             return copy_rows(source, copy)
 
