@@ -18,8 +18,9 @@ pytest.importorskip("sqlalchemy")
 
 from tests.live_projects import Newsroom, run
 
+from palda.data import Votes, names_array
 from palda.live.learner import model_files
-from palda.live.learner.fitting import FitProcess, fit_model, read_snapshot
+from palda.live.learner.fitting import FitProcess, TrainingSnapshot, fit_model, read_snapshot
 from palda.live.learner.loop import Learner
 from palda.live.learner.options import FitOptions
 from palda.live.learner.supervisor import LearnerSupervisor
@@ -80,6 +81,31 @@ def test_estimates_are_provisional_until_enough_documents_are_judged(news: Newsr
     last = results.status(news.store, news.id).estimate
     assert last is not None
     assert (last.n_judged, last.is_provisional) == (20, False)
+
+
+@pytest.mark.parametrize(
+    ("n_single", "n_second", "n_gold", "has_enough"),
+    [
+        (40, 40, 0, False),
+        (60, 24, 0, False),
+        (60, 25, 0, True),
+        (60, 20, 5, True),
+        (399, 0, 0, False),
+        (400, 0, 0, True),
+    ],
+)
+def test_words_take_part_when_two_people_have_judged_some_documents_or_one_has_judged_many(
+    n_single: int, n_second: int, n_gold: int, has_enough: bool
+) -> None:
+    doc = np.repeat([*range(n_single), *range(n_second)], 2)  # a vote on each of two classes
+    annotator = np.repeat([0] * n_single + [1] * n_second, 2)
+    names, label = names_array([f"d{number}" for number in range(500)]), np.tile([0, 1], len(doc) // 2)
+    votes = Votes.from_codes(
+        doc, annotator, label, label, doc_ids=names, annotators=names_array(["a", "b"]), classes=names_array(["x", "y"])
+    )
+    gold = np.full((500, 2), -1, dtype=np.int8)
+    gold[n_second : n_second + n_gold] = 1
+    assert TrainingSnapshot(0, [1, 2], names.tolist(), [], votes, gold).has_enough_for_words == has_enough
 
 
 def test_posteriors_are_those_of_a_fit_to_the_same_votes(news: Newsroom) -> None:

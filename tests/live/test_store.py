@@ -316,6 +316,22 @@ def test_of_two_backups_to_one_file_at_once_the_second_is_told(tmp_path: Path, m
     copy.close()
 
 
+def test_a_backup_that_fails_leaves_no_part_of_it_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_store(tmp_path / "project.db").close()
+    before = {path.name for path in tmp_path.iterdir()}
+
+    def fail(*_: object) -> None:
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(copies, "_insert", fail)
+        with pytest.raises(StoreError):
+            copies.back_up(tmp_path / "project.db", tmp_path / "copy.db")
+    assert {path.name for path in tmp_path.iterdir()} == before
+    copies.back_up(tmp_path / "project.db", tmp_path / "copy.db")
+    assert (tmp_path / "copy.db").stat().st_mode & 0o077 == 0 or sys.platform == "win32"
+
+
 def test_a_full_disk_loses_nothing_and_the_store_works_again(tmp_path: Path) -> None:
     store = open_store(tmp_path / "project.db")
     store.write(add_person("ann"))
