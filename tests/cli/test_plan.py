@@ -19,7 +19,7 @@ SMALL = ("--quick", "--max-votes", 2, "--jobs", 1)
 
 @pytest.fixture(autouse=True)
 def _few_documents(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palda.cli.commands.plan.QUICK_DOCS", 55)
+    monkeypatch.setattr("palda.cli.commands.plan.QUICK_DOCS", 40)
 
 
 @pytest.mark.slow
