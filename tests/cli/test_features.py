@@ -16,7 +16,7 @@ from palda import CrowdPALDA
 from palda.cli.commands import predict as predict_command
 from palda.data import FeatureTable
 
-FITTING = ("--topics", 2, "--label-prior", "words", "--jobs", 1, "--quiet")
+FITTING = ("--topics", 2, "--label-prior", "words", "--annotators", "two_coin", "--no-copies", "--jobs", 1, "--quiet")
 
 
 class Files(NamedTuple):
@@ -66,7 +66,7 @@ def test_fit_with_features_equals_the_library(world: World, files: Files) -> Non
     dataset = library.read(world.documents, world.votes)
     assert model.words_ is not None
     features = library.read_features(files.table, dataset.doc_ids)
-    expected = CrowdPALDA(2, label_prior="words", random_state=0, n_jobs=1)
+    expected = CrowdPALDA(2, label_prior="words", annotators="two_coin", copies=False, random_state=0, n_jobs=1)
     expected.fit(model.words_.transform(dataset.corpus), dataset.votes, features=features)
     np.testing.assert_array_equal(model.consensus_, expected.consensus_)
 
