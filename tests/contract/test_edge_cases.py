@@ -391,7 +391,7 @@ def test_fits_inside_joblib_workers_give_equal_results(backend: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("n_docs", "n_classes"), [(60, 300), pytest.param(50, 5_000, marks=pytest.mark.long)], ids=["300", "5000"]
+    ("n_docs", "n_classes"), [(51, 200), pytest.param(50, 5_000, marks=pytest.mark.long)], ids=["200", "5000"]
 )
 def test_many_more_classes_than_documents_are_fitted(n_docs: int, n_classes: int) -> None:
     rng = np.random.default_rng(0)
