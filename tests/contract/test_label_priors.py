@@ -176,7 +176,7 @@ def test_n_profiles_is_respected(n_profiles: int) -> None:
 
 
 CLASSIFIERS = [
-    LogisticRegression(C=3.0, max_iter=500),
+    LogisticRegression(C=3.0, max_iter=500, tol=0.01),
     make_pipeline(TfidfTransformer(), LogisticRegression(C=30.0, max_iter=500)),
     RandomForestClassifier(20, random_state=0),
 ]
@@ -201,7 +201,7 @@ def doubled(counts: Any) -> Any:
 
 
 def test_untrusted_types_in_a_model_file_are_refused(tmp_path: Path) -> None:
-    strange = make_pipeline(FunctionTransformer(doubled), LogisticRegression(max_iter=500))
+    strange = make_pipeline(FunctionTransformer(doubled), LogisticRegression(max_iter=500, tol=0.01))
     make("clean", label_prior=strange).save(tmp_path / "model.palda")
     with pytest.raises(ModelFileError, match=r"types that are not trusted: .*doubled") as refused:
         load(tmp_path / "model.palda")
