@@ -65,7 +65,7 @@ def test_it_is_small(report: Path) -> None:
 def test_it_opens_and_states_what_is_left_out(report: Path, width: int) -> None:
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as running:
-        arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
+        arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
         browser = running.chromium.launch(executable_path=CHROMIUM, headless=True, args=arguments)
         page = browser.new_context(viewport={"width": width, "height": 900}).new_page()
         faults: list[str] = []

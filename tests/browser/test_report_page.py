@@ -36,7 +36,7 @@ INJECTED = "<script>window.hacked = 1</script><img src=x onerror='window.hacked 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as running:
-        arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
+        arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
         browser = running.chromium.launch(executable_path=CHROMIUM, headless=True, args=arguments)
         yield browser
         browser.close()

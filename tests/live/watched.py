@@ -27,7 +27,7 @@ def running_browser() -> Iterator[Any]:
         "playwright.sync_api", reason="tests of pages need playwright: pip install playwright"
     )
     with playwright.sync_playwright() as running:
-        arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
+        arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
         browser = running.chromium.launch(executable_path=CHROMIUM, headless=True, args=arguments)
         yield browser
         browser.close()
