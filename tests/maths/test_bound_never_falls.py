@@ -32,7 +32,7 @@ from palda.models.topics import (
 pytestmark = pytest.mark.slow
 
 N_TOPICS = 6
-N_ITERATIONS = 60
+N_ITERATIONS = 40
 PASS_LIMITS = PassLimits(max_passes=4, tolerance=1e-4)
 INFERENCE = pytest.mark.parametrize("inference", ["joint", "mean_field"])
 
