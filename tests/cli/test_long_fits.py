@@ -46,7 +46,7 @@ def checkpoint_files(folder: Path) -> set[Any]:
 
 @pytest.mark.slow
 def test_a_killed_fit_resumes_to_the_same_model(palda: Palda, world: World, tmp_path: Path) -> None:
-    arguments = ("fit", world.documents, world.votes, "--topics", 3, "--annotators", "two_coin", "--jobs", 1, "--quiet")
+    arguments = ("fit", world.documents, world.votes, "--topics", 3, "--jobs", 1, "--quiet")
     assert palda(*arguments, "-o", tmp_path / "uninterrupted").code == 0
     target, folder = tmp_path / "m.palda", tmp_path / "m.palda.checkpoint"
     often = (*arguments, "-o", target, "--checkpoint-minutes", 0.001)
