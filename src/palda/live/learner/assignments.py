@@ -178,7 +178,7 @@ class Assignments:
         which = and_(queue.c.project_id == self._project_id, queue.c.person_id.in_(absent))
         query = select(queue.c.rank).where(which).limit(1)
         if absent and self._store.read(lambda connection: connection.execute(query).scalar()) is not None:
-            self._store.write(lambda connection: connection.execute(delete(queue).where(which)))
+            self._store.write(lambda connection: connection.execute(delete(queue).where(which)), is_logged=False)
 
     def _wanted(self, state: _State) -> dict[int, int]:
         """Documents that people need now: those first whose queue is used up first, as many as one call may take."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +36,7 @@ N_DOUBTFUL = 50
 _N_WORDS = 6  # per class
 _MIN_TIMED = 10  # submissions of a person with a time, for an alarm
 _GROWTH = 1.01  # of the votes between two rows of the history
+_ROWS_PER_WRITE = 50
 _VERDICT_ALARMS = {
     "spammer": "the votes do not depend on the labels",
     "adversarial": "the votes contradict the labels; they count with inverted sign",
@@ -103,13 +105,14 @@ def write_annotators(
             key = {"project_id": project_id, "person_id": person}
             rows.append({**key, "estimate": asdict(estimate), "position": live.position})
 
-    def write(connection: Connection) -> None:
+    def write(some: list[dict[str, Any]], connection: Connection) -> None:
         if log_columns.has_removals(connection, project_id, live.position):
             return  # alarms may have a name that is gone
-        there = log_columns.people_with_answers(connection, project_id, [row["person_id"] for row in rows])
-        upsert(connection, schema.annotator_estimate, [row for row in rows if row["person_id"] in there])
+        there = log_columns.people_with_answers(connection, project_id, [row["person_id"] for row in some])
+        upsert(connection, schema.annotator_estimate, [row for row in some if row["person_id"] in there])
 
-    store.write(write)
+    for first in range(0, len(rows), _ROWS_PER_WRITE):  # votes wait for each
+        store.write(partial(write, rows[first : first + _ROWS_PER_WRITE]))
 
 
 def project_estimate(live: LiveModel, settings: ProjectSettings) -> ProjectEstimate:
@@ -160,7 +163,7 @@ def write_progress(store: Store, project_id: int, position: int, estimate: Proje
         if estimate.is_met:
             connection.execute(delete(queue).where(queue.c.project_id == project_id))
 
-    store.write(write)
+    store.write(write, is_logged=False)
 
 
 def write_evidence(store: Store, project_id: int, live: LiveModel) -> None:
@@ -190,7 +193,7 @@ def write_evidence(store: Store, project_id: int, live: LiveModel) -> None:
             connection, evidence, [{**key, "document_id": one, "words": found[one]} for one in found if one in still]
         )
 
-    store.write(write)
+    store.write(write, is_logged=False)
 
 
 def _words(live: LiveModel, transformer: Any, texts: dict[int, str]) -> dict[int, dict[str, list[list[Any]]]]:

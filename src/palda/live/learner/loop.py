@@ -111,7 +111,7 @@ class Learner:
             upsert(connection, schema.learner_state, [row for row in rows if row["project_id"] in there])
 
         if rows:
-            self._store.write(write)
+            self._store.write(write, is_logged=False)
 
 
 def _projects(connection: Connection) -> tuple[int, list[ProjectRow]]:
