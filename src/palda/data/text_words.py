@@ -348,7 +348,7 @@ def _marks() -> str:
 
 @cache
 def _mark_run() -> re.Pattern[str]:
-    """Marks in a row that no spelling has; normalising them takes time by the square of their number."""
+    """Marks in a row that no spelling has; normalising them takes quadratic time."""
     return re.compile(f"([{_marks()}]{{32}})[{_marks()}]+")
 
 

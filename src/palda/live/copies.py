@@ -31,8 +31,9 @@ def back_up(location: str | os.PathLike[str], path: str | os.PathLike[str], *, f
     if target.exists() and not force:
         raise PaldaError(f"{target}: it exists; add --force to overwrite it")
     with closing(open_store(location, as_learner=True, create=False)) as source, replacing(target) as unfinished:
-        if Path(f"{os.path.realpath(target)}-wal").exists():  # its newest part, which must not meet another file
+        if Path(f"{os.path.realpath(target)}-wal").exists():  # its newest part, which SQLite would add to another file
             raise PaldaError(f"{target}: a palda server uses it, or one was killed; give another file")
+        unfinished.touch()
         unfinished.chmod(0o600)  # before it holds anything
         with closing(open_store(unfinished, as_learner=True)) as copy:
             return copy_rows(source, copy)

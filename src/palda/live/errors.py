@@ -48,6 +48,6 @@ class TooManyRequestsError(ServiceError):
 
 
 class StoreError(ServiceError):
-    """The store cannot be read or written now: full disk, read-only file, lost connection. Nothing was changed."""
+    """The store cannot be read or written now: full disk, read-only file, lost connection."""
 
     status = 503

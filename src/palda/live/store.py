@@ -1,8 +1,8 @@
 """The store: reads from snapshots, and writes that threads of their own group into transactions.
 
 A write is acknowledged after its commit. Writes that wait at the same time share a transaction, so that a busy server
-needs one disk synchronisation for many votes. If one of them is refused, they are done again with a savepoint each: who
-sends refused requests does not slow down the others. After other failures each has a transaction of its own.
+needs one disk synchronisation for many votes. If one of them is refused, they are done again with a savepoint each, so
+that refused requests do not slow down others. After other failures each has a transaction of its own.
 Writers of the log take turns: SQLite has one writer, and on PostgreSQL every transaction of theirs locks the row of
 ``log_head`` first, so that positions of the log become visible in their order. Writes that do not touch the log have a
 second thread on PostgreSQL; if one of them meets another transaction, it is done again in its turn.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import sqlite3
 import threading
 import time
@@ -54,6 +55,7 @@ _TRUNCATE_SECONDS = 60.0  # until what was erased has left the write-ahead log t
 _head = schema.log_head
 _RAISE_HEAD = update(_head).values(position=_head.c.position + bindparam("n")).returning(_head.c.position)
 _LOCK_HEAD = select(_head.c.position).with_for_update()
+_ADDRESS = re.compile(r"connection to server (?:at|on) .+? failed: ")  # in messages of PostgreSQL
 _PROBLEMS = {  # parts of messages of the databases -> what to do
     "disk is full": "the disk is full; free some space",
     "no space left": "the disk is full; free some space",
@@ -65,6 +67,8 @@ _PROBLEMS = {  # parts of messages of the databases -> what to do
     "disk image is malformed": "it is damaged; restore a backup",
     "connection refused": "no database server answers there; start it or correct the address",
     "password authentication failed": "the database server refuses the user or the password",
+    "resolve host": "the name of the database server is unknown; correct the address",
+    "connection timeout": "the database server does not answer; try again",
 }
 
 
@@ -172,7 +176,7 @@ class Store:
         reason = reason_of(error.orig if isinstance(error, DBAPIError) and error.orig is not None else error)
         found = (advice for part, advice in _PROBLEMS.items() if part in reason.lower())
         database = Path(self.url.database or "").name  # strangers see it: no address
-        return StoreError(f"{database}: {next(found, reason)}")
+        return StoreError(f"{database}: {next(found, _ADDRESS.sub('', reason))}")
 
 
 class _Writer:
@@ -197,18 +201,20 @@ class _Writer:
                 self._commit(wanted, locks_head=self._locks_head)
 
     def _commit(self, group: list[_Write], *, locks_head: bool, is_repeated: bool = False) -> None:
-        act = _outcome if is_repeated and len(group) > 1 else _result
+        act, is_begun = _outcome if is_repeated and len(group) > 1 else _result, False
         try:
             with self.engine.begin() as connection:
+                is_begun = True
                 if locks_head:
                     connection.execute(_LOCK_HEAD)
                 outcomes = [act(connection, write.action) for write in group]
         except BaseException as error:  # noqa: BLE001 - given to those who wait
             is_shared = self.engine.dialect.name != "sqlite"
             is_lost = isinstance(error, DBAPIError) and error.connection_invalidated  # the commit may have come through
+            may_repeat = is_begun and not is_lost  # others would wait as long for a database that does not answer
             if len(group) > 1 and not is_repeated and isinstance(error, ServiceError):
                 self._commit(group, locks_head=is_shared, is_repeated=True)
-            elif not is_lost and (len(group) > 1 or (is_shared and not is_repeated and _is_collision(error))):
+            elif may_repeat and (len(group) > 1 or (is_shared and not is_repeated and _is_collision(error))):
                 for write in group:  # in its turn; finds the one that fails
                     self._commit([write], locks_head=is_shared, is_repeated=True)
             else:

@@ -10,7 +10,7 @@ from sqlalchemy import insert, select
 
 from palda.live.errors import InvalidRequestError
 from palda.live.schema import labelstudio_connection, labelstudio_user, member, person
-from palda.live.service.access import revoke_foreign
+from palda.live.service.access import add_member
 from palda.live.service.names import MAX_NAME, checked_name
 
 if TYPE_CHECKING:
@@ -47,11 +47,7 @@ def add_people(connection: Connection, project_id: int, url: str, names: Mapping
     """Make users annotators of a project, without credentials. In one store a user is one person."""
     for user_id, name in sorted(names.items(), key=lambda one: (one[0] < 0, one[0])):
         person_id = _elsewhere(connection, url, user_id) or _new_person(connection, name, user_id)
-        known = select(member.c.role).where(member.c.project_id == project_id, member.c.person_id == person_id)
-        if connection.execute(known).scalar() is None:
-            values = {"project_id": project_id, "person_id": person_id, "role": "annotator", "joined_at": time.time()}
-            connection.execute(insert(member).values(**values))
-            revoke_foreign(connection, person_id)
+        add_member(connection, project_id, person_id, "annotator")
         row = {"project_id": project_id, "user_id": user_id, "member_id": person_id}
         connection.execute(insert(labelstudio_user).values(**row))
 

@@ -46,14 +46,14 @@ MIN_JUDGED = 10
 """Documents with a vote before the first fit, or all of a smaller project."""
 
 MIN_JUDGED_FOR_WORDS = 50
-"""With fewer documents with votes, words are left out: evidence from them would make the labels far too certain
+"""With fewer documents with votes, words are always left out: evidence from them would make the labels far too certain
 (newsroom of 40 documents with one vote each: 0.1% of the labels expected wrong with words, 22% without, 14% true).
 Estimates before that are provisional. Nobody has judged the same document, so that rates of annotators and classes are
 guesses: after 10 votes on 80 or 100 documents, 18% to 30% of the labels were expected wrong and 25% to 35% were; after
 20 votes, 26% to 29% and 21% to 25%. The first number is the one that can be too small, and rises at the second fit."""
 
-MIN_JUDGED_TWICE, MANY_JUDGED = 25, 400
-"""Documents that two people have judged, or whose labels are known, before words take part; or that one has judged.
+MIN_JUDGED_TWICE, MIN_JUDGED_ONCE = 25, 400
+"""Words take part if so many documents were judged by two people or have known labels, or so many were judged at all.
 
 With single votes, rates per class may fit the words with labels that contradict the votes (newsroom of 100 documents,
 20 annotators, 50 to 100 single votes: 42% to 44% wrong with a bound of 21% to 31%; votes alone: 16% to 25% with a bound
@@ -91,7 +91,7 @@ class TrainingSnapshot(NamedTuple):
         looks = np.unique(self.votes.doc.astype(np.int64) * n_people + self.votes.annotator) // n_people
         n_looks = np.bincount(looks, minlength=len(self.doc_ids)) + 2 * (self.gold >= 0).any(axis=1)
         n_judged, n_twice = (int((n_looks >= n).sum()) for n in (1, 2))
-        return n_judged >= MIN_JUDGED_FOR_WORDS and (n_twice >= MIN_JUDGED_TWICE or n_judged >= MANY_JUDGED)
+        return n_judged >= MIN_JUDGED_FOR_WORDS and (n_twice >= MIN_JUDGED_TWICE or n_judged >= MIN_JUDGED_ONCE)
 
 
 def read_snapshot(connection: Connection, project_id: int) -> TrainingSnapshot:

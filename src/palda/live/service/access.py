@@ -87,7 +87,7 @@ class Context(NamedTuple):
     """A statement about a person in a project, alone and with that which finds the holder of a token."""
 
     alone: Select[*tuple[Any, ...]]
-    signed_in: Select[*tuple[Any, ...]]  # one row also if there is nothing to say
+    signed_in: Select[*tuple[Any, ...]]  # one row, also if the statement finds none
 
     @classmethod
     def of(cls, about: Callable[[ColumnElement[int]], Select[*tuple[Any, ...]]]) -> Context:
@@ -146,7 +146,7 @@ def add_session(connection: Connection, person_id: int, created_by: int | None =
 def create_api_token(store: Store, actor: Actor, person_id: int, days: float = 90) -> str:
     """Token for programs that send requests as a person.
 
-    Of one's own it ends with the credential that made it: an admin may have signed in as this person.
+    One's own counts as made by who made the credential of the request: an admin may have signed in as this person.
     """
 
     def add(connection: Connection) -> str:
@@ -228,13 +228,13 @@ def accept(store: Store, token: str, name: str | None = None, actor: Actor | Non
         person_id = row.person_id
         if person_id is None and actor is not None:
             person_id = actor.person_id
-            if not actor.is_owner and _add_member(connection, row.project_id, person_id, row.role):
-                revoke_foreign(connection, person_id)
+            if not actor.is_owner:
+                add_member(connection, row.project_id, person_id, row.role)
         elif person_id is None:
             if not name:
                 raise InvalidRequestError("give the name under which your votes are kept")
             person_id = _add_person(connection, name)
-            _add_member(connection, row.project_id, person_id, row.role)
+            add_member(connection, row.project_id, person_id, row.role)
         if row.uses_left is not None:
             changed = update(credential).where(credential.c.id == row.id).values(uses_left=row.uses_left - 1)
             connection.execute(changed)
@@ -246,7 +246,7 @@ def accept(store: Store, token: str, name: str | None = None, actor: Actor | Non
     return store.write(join)
 
 
-def revoke_foreign(connection: Connection, person_id: int) -> None:
+def _revoke_foreign(connection: Connection, person_id: int) -> None:
     """Delete credentials of somebody that were made by others who do not administer all their projects any more."""
     made_by = credential.c.created_by
     owners = select(person.c.id).where(person.c.is_owner)
@@ -312,14 +312,15 @@ def _invited(connection: Connection, actor: Actor, project_id: int, name: str, r
         if found.role != role:
             raise InvalidRequestError(f"{name} is a member with the role {found.role}; change the role instead")
         return int(found.id)
-    if found is not None and (found.is_owner or not actor.is_owner):
+    if found is not None and found.is_owner:
+        raise ConflictError("this is the name of the owner of the server, who is an admin of every project")
+    if found is not None and not actor.is_owner:
         raise ConflictError(
             "somebody of another project has this name; choose another one, or make a link without a name: who is "
             "signed in joins as the same person"
         )
     person_id = _add_person(connection, name) if found is None else int(found.id)
-    _add_member(connection, project_id, person_id, role)
-    revoke_foreign(connection, person_id)
+    add_member(connection, project_id, person_id, role)
     return person_id
 
 
@@ -342,11 +343,10 @@ def _add_person(connection: Connection, name: str) -> int:
     return int(connection.execute(added).scalar_one())
 
 
-def _add_member(connection: Connection, project_id: int, person_id: int, role: Role) -> bool:
-    """Membership with this role; who is a member already stays what they are. Whether it is new."""
+def add_member(connection: Connection, project_id: int, person_id: int, role: Role) -> None:
+    """Membership with this role; who is a member already stays what they are."""
     known = select(member.c.role).where(member.c.project_id == project_id, member.c.person_id == person_id)
-    is_new = connection.execute(known).scalar() is None
-    if is_new:
+    if connection.execute(known).scalar() is None:
         values = {"project_id": project_id, "person_id": person_id, "role": role, "joined_at": time.time()}
         connection.execute(insert(member).values(**values))
-    return is_new
+        _revoke_foreign(connection, person_id)

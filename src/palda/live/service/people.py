@@ -158,9 +158,10 @@ def _remove_looks(connection: Connection, project_id: int, person_id: int) -> No
 
 
 def _answered(connection: Connection, project_id: int) -> dict[int, Row[*tuple[Any, ...]]]:
-    """Documents that each person has judged, and when they did something last."""
+    """Documents that each person has judged, and when they answered last."""
     n_looks = func.sum(case((answer.c.kind.in_(schema.LOOKS), 1), else_=0)).label("n_looks")
-    query = select(answer.c.person_id, n_looks, func.max(answer.c.answered_at).label("last_at"))
+    last_at = func.max(case((answer.c.kind != "expired", answer.c.answered_at)))
+    query = select(answer.c.person_id, n_looks, last_at.label("last_at"))
     rows = connection.execute(query.where(answer.c.project_id == project_id).group_by(answer.c.person_id))
     return {row.person_id: row for row in rows}
 

@@ -64,7 +64,7 @@ _PROBLEMS = {
     415: "The body has another media type",
     422: "The request is not valid",
     429: "Too many requests",
-    503: "The store cannot be read or written now; nothing was changed",
+    503: "The store cannot be read or written now; the same request again is not stored twice",
 }
 
 

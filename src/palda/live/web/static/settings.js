@@ -41,6 +41,7 @@ byId("change").addEventListener("submit", (event) => {
     });
     main.dataset.name = project.name;
     setText(document.querySelector(".project-name"), project.name);
+    document.querySelector(".project-name").title = project.name;
     setText(byId("change-said"), "Saved.");
   });
 });

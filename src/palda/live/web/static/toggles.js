@@ -40,7 +40,11 @@ const KEYS_OFF = "palda-no-keys";
 
 // Whether single keys do something on this browser: screen readers and speech input may need them.
 export function keysAreOn() {
-  return localStorage.getItem(KEYS_OFF) === null;
+  try {
+    return localStorage.getItem(KEYS_OFF) === null;
+  } catch { // the browser refuses to store anything
+    return true;
+  }
 }
 
 export function turnKeys(on) {
