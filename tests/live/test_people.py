@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 from tests.live.world import MANY, World, client, make_world, serving
 from tests.live_projects import Newsroom, run
 
-from palda.live import report_file
+from palda.live import report_file, schema
 from palda.live.errors import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError, NotSignedInError
 from palda.live.records import Answer, Task
 from palda.live.service import access, documents, exports, labelling, people
@@ -160,6 +161,15 @@ def test_a_name_that_is_erased_leaves_the_files(tmp_path: Path, monkeypatch: pyt
         time.sleep(0.02)
     assert not is_there()
     world.store.close()
+
+
+def test_a_lease_that_expired_is_not_an_answer(world: World) -> None:
+    store, annotator = world.store, access.enter(world.store, world.tokens["annotator"], world.project)
+    labelling.next_task(store, annotator, world.project)
+    store.write(lambda connection: connection.execute(update(schema.lease).values(expires_at=1.0)).rowcount)
+    labelling.next_task(store, access.enter(store, world.tokens["admin"], world.project), world.project)
+    (member,) = (one for one in people.members(store, world.project) if one.person_id == annotator.person_id)
+    assert member.last_seen_at is None
 
 
 def test_admins_of_a_project_do_not_erase_the_owner(world: World) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import event, insert, select, update
+from sqlalchemy.exc import OperationalError
 
 from palda.errors import PaldaError
 from palda.live import copies, migrations, schema
@@ -42,6 +43,33 @@ def test_positions_of_concurrent_writers_are_dense_and_each_is_used_once(store: 
         position for start, n in zip(first, [1, 2, 3] * 20, strict=True) for position in range(start, start + n)
     )
     assert taken == list(range(1, 121))
+
+
+def test_writes_that_cannot_begin_fail_together_and_name_no_address(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reason = 'connection to server at "10.0.0.5", port 5432 failed: FATAL:  the database system is starting up'
+    release, began = threading.Event(), []
+    writer = store._writers[0]
+
+    def begin() -> None:
+        began.append(1)
+        raise OperationalError("SELECT 1", None, Exception(reason))
+
+    with monkeypatch.context() as patched:
+        first = store.write_soon(lambda _: release.wait(60))
+        while not first.running():
+            time.sleep(0.001)
+        waiting = [store.write_soon(add_person(name)) for name in ("ann", "ben", "cat")]
+        patched.setattr(type(writer.engine), "begin", lambda _: begin())
+        release.set()
+        for one in waiting:
+            with pytest.raises(StoreError, match="the database system is starting up") as refused:
+                one.result(60)
+            assert "10.0.0.5" not in str(refused.value)
+    assert len(began) == 1
+    store.write(add_person("ann"))
+    assert names(store) == {"ann"}
 
 
 def test_an_error_undoes_only_its_own_write(store: Store) -> None:
