@@ -169,7 +169,7 @@ def test_a_lease_that_expired_is_not_an_answer(world: World) -> None:
     store.write(lambda connection: connection.execute(update(schema.lease).values(expires_at=1.0)).rowcount)
     labelling.next_task(store, access.enter(store, world.tokens["admin"], world.project), world.project)
     (member,) = (one for one in people.members(store, world.project) if one.person_id == annotator.person_id)
-    assert member.last_seen_at is None
+    assert member.last_answer_at is None
 
 
 def test_admins_of_a_project_do_not_erase_the_owner(world: World) -> None:

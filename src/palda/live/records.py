@@ -142,7 +142,7 @@ class Member:
     is_owner: bool  # of the server, who cannot be paused and has no role to change
     is_paused: bool
     n_documents: int
-    last_seen_at: float | None
+    last_answer_at: float | None
     median_seconds: float | None
     estimate: AnnotatorEstimate | None
 

@@ -45,7 +45,7 @@ function fillRow(row, person) {
   setText(verdict, person.estimate?.verdict ?? (person.n_documents ? "not estimated yet" : "no votes"));
   setText(votes, whole(person.n_documents));
   setText(seconds, person.median_seconds === null ? "–" : person.median_seconds.toFixed(person.median_seconds < 10 ? 1 : 0));
-  setText(seen, person.last_seen_at === null ? "never" : ago(Date.now() / 1000 - person.last_seen_at));
+  setText(seen, person.last_answer_at === null ? "never" : ago(Date.now() / 1000 - person.last_answer_at));
   const pause = row.querySelector('[data-act="pause"]');
   if (!pause) return;
   setText(pause, person.is_paused ? "Resume" : "Pause");
