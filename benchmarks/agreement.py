@@ -55,7 +55,7 @@ def main() -> None:
         timed("alpha of each class", krippendorff_alpha, votes)
         for distance in ("masi", "jaccard"):
             result = timed(f"alpha of label sets, {distance}", label_set_alpha, votes, distance)
-            print(f"             alpha {result.alpha:.6f}, standard error of sampling {result.standard_error:.1g}")
+            print(f"             alpha {result.alpha:.6f}, standard error {result.standard_error:.1g}")
         timed("agreement of pairs of annotators", annotator_pairs, votes)
 
 

@@ -104,7 +104,8 @@ def crowd_kit_dawid_skene(_: Case, votes: Votes, __: int) -> Array:
 def crowdlab(case: Case, votes: Votes, seed: int) -> Array:
     """Probability of presence by CROWDLAB; above ½ where its ``consensus_label`` is 1.
 
-    The quality of a consensus label is sometimes below ½, although there are only two labels; it counts as ½ then.
+    The quality of a consensus label is sometimes below ½, although there are only two labels; it counts as ½ then. A
+    label nobody voted on, which cleanlab refuses, gets the probability of the classifier.
     """
     from cleanlab.multiannotator import get_label_quality_multiannotator
 
@@ -117,17 +118,18 @@ def crowdlab(case: Case, votes: Votes, seed: int) -> Array:
         if len(values) < 2:
             probs[:, i] = values
             continue
-        used = ~np.isnan(given).all(axis=0)
+        used, judged = ~np.isnan(given).all(axis=0), ~np.isnan(given).all(axis=1)
+        probs[:, i] = predicted[:, i]
         found = get_label_quality_multiannotator(
-            given[:, used],
-            np.column_stack((1.0 - predicted[:, i], predicted[:, i])),
+            given[np.ix_(judged, used)],
+            np.column_stack((1.0 - predicted[judged, i], predicted[judged, i])),
             return_detailed_quality=False,
             return_annotator_stats=False,
             verbose=False,
         )["label_quality"]
         is_present = found["consensus_label"].to_numpy() == 1
         quality = np.clip(found["consensus_quality_score"].to_numpy(), np.nextafter(HALF, 1.0), 1.0)
-        probs[:, i] = np.where(is_present, quality, 1.0 - quality)
+        probs[judged, i] = np.where(is_present, quality, 1.0 - quality)
     return probs
 
 

@@ -1,9 +1,10 @@
 """Whether ``assign`` stops in time: labels expected wrong when it stops, against those that are wrong.
 
 Simulated crowds of 50 annotators arrive at random; ``assign`` gives each a document, check votes included, until the
-target is met. Votes go through ``update``, with a fit now and then. Targets leave at least 50 wrong labels. Prints each
-crowd and the pooled ratio of expected to true errors, which must lie between 1/1.25 and 1.25; below 1/1.5 may be one
-crowd of 20. Needs Reuters (``PALDA_DATA``) unless ``--newsroom`` is given. ``--jobs`` is not used: one process.
+target is met; 30 random documents have known labels (``--gold``). Votes go through ``update``, with a fit now and then.
+Prints each crowd and the pooled ratio of expected to true errors, which must be at least 1/1.25; below 1/1.5 may be one
+crowd of 20, and the bound may be exceeded in 15% of them. Annotators of these crowds share no errors, so that bounds
+are on the cautious side. Needs Reuters (``PALDA_DATA``) unless ``--newsroom`` is given. One process, no ``--jobs``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ SETTINGS: dict[str, Any] = {"n_topics": 5, "label_prior": "words", "tol": 0.1, "
 TARGETS = {"newsroom": 0.016, "reuters": 0.012}
 N_DOCS = {"newsroom": 800, "reuters": 1000}
 ARRIVALS, REFIT_AFTER, MAX_VOTES = 25, 0.25, 6.0  # annotators at a time; votes per document between fits, and in all
-MIN_WRONG, POOLED, SINGLE = 50, 1.25, 1.5
+N_GOLD = 30  # random documents with known labels; without them the bound allows for what real crowds get wrong together
+MAX_EXCEEDED, POOLED, SINGLE = 0.15, 1.25, 1.5
 
 
 class Outcome(NamedTuple):
@@ -54,8 +56,8 @@ def data_of(name: str, seed: int) -> tuple[Any, NDArray[np.int8]]:
     return train.X[rows], np.asarray(train.gold)[rows]
 
 
-def run(name: str, seed: int, profile: str) -> Outcome:
-    """One crowd until ``assign`` stops."""
+def run(name: str, seed: int, profile: str, n_gold: int = N_GOLD) -> Outcome:
+    """One crowd until ``assign`` stops, with known labels of some random documents."""
     counts, truth = data_of(name, seed)
     n_docs, n_classes = truth.shape
     people = simulate.annotators(profile, n_classes=n_classes, seed=seed)
@@ -63,11 +65,14 @@ def run(name: str, seed: int, profile: str) -> Outcome:
     rng, names = np.random.default_rng(1000 + seed), votes.annotators
     place_of_doc = {doc: place for place, doc in enumerate(votes.doc_ids)}
     place_of_name = {who: place for place, who in enumerate(names)}
-    model = CrowdPALDA(**SETTINGS).fit(counts, votes)
+    gold = np.full(truth.shape, -1, dtype=np.int8)
+    rows = rng.choice(n_docs, n_gold, replace=False)
+    gold[rows] = truth[rows]
+    model = CrowdPALDA(**SETTINGS).fit(counts, votes, gold=gold)
     n_votes = fitted_at = float(n_docs)
     while n_votes < MAX_VOTES * n_docs:
         arrived = [str(who) for who in names[rng.integers(len(names), size=ARRIVALS)]]
-        pairs = model.assign(arrived, target_error=TARGETS[name])
+        pairs = model.assign(arrived, target_error=TARGETS[name], random_gold=True)
         if not len(pairs):
             break
         who, doc = pairs["annotator"].map(place_of_name).to_numpy(), pairs["doc"].map(place_of_doc).to_numpy()
@@ -81,9 +86,9 @@ def run(name: str, seed: int, profile: str) -> Outcome:
         )
         n_votes += len(pairs)
         if n_votes - fitted_at >= REFIT_AFTER * n_docs:
-            model = CrowdPALDA(**SETTINGS).fit(counts, model.current_votes())
+            model = CrowdPALDA(**SETTINGS).fit(counts, model.current_votes(), gold=gold)
             fitted_at = n_votes
-    report = model.stopping_report(target_error=TARGETS[name])
+    report = model.stopping_report(target_error=TARGETS[name], random_gold=True)
     decided = model.consensus_ >= 0.5
     return Outcome(
         report.expected_wrong, report.upper_wrong, int((decided != truth).sum()), n_votes / n_docs,
@@ -97,6 +102,7 @@ def main() -> None:
     parser.add_argument("--crowds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--newsroom", action="store_true", help="only simulated documents")
+    parser.add_argument("--gold", type=int, default=N_GOLD, help="random documents with known labels")
     given = parser.parse_args(sys.argv[2:] if sys.argv[1:2] == ["stopping"] else None)
     warnings.simplefilter("ignore", ConvergenceWarning)
     outcomes = []
@@ -104,7 +110,7 @@ def main() -> None:
         name = "newsroom" if given.newsroom or seed % 2 == 0 else "reuters"
         profile = "adversarial" if seed % 4 >= 2 else "paper"
         start = time.process_time()
-        found = run(name, seed, profile)
+        found = run(name, seed, profile, given.gold)
         outcomes.append(found)
         print(
             f"{name:8s} {profile:11s} seed {seed:2d}: {found.votes_per_doc:.2f} votes each, wrong {found.wrong:3d}, "
@@ -113,15 +119,14 @@ def main() -> None:
             f"{time.process_time() - start:.0f} s",
             flush=True,
         )
-    kept = [found for found in outcomes if found.wrong >= MIN_WRONG or found.expected >= MIN_WRONG]
-    pooled = sum(found.expected for found in kept) / max(sum(found.wrong for found in kept), 1)
-    too_low = sum(found.expected < found.wrong / SINGLE for found in kept)
-    exceeded = sum(found.wrong > found.upper for found in kept)
+    pooled = sum(found.expected for found in outcomes) / max(sum(found.wrong for found in outcomes), 1)
+    too_low = sum(found.expected < found.wrong / SINGLE for found in outcomes)
+    exceeded = sum(found.wrong > found.upper for found in outcomes)
     print(
-        f"{len(kept)} crowds: expected over true errors {pooled:.3f} pooled; {too_low} crowds below 1/{SINGLE}; "
+        f"{len(outcomes)} crowds: expected over true errors {pooled:.3f} pooled; {too_low} crowds below 1/{SINGLE}; "
         f"the bound is exceeded in {exceeded}"
     )
-    if not 1.0 / POOLED <= pooled <= POOLED or too_low > max(1, len(kept) // 20):
+    if pooled < 1.0 / POOLED or too_low > max(1, len(outcomes) // 20) or exceeded > MAX_EXCEEDED * len(outcomes):
         print("FAILED")
         sys.exit(1)
 

@@ -1,4 +1,4 @@
-"""A crowd with everything that crowds may have: copies, a change, soft votes, models with a family, gold labels."""
+"""A crowd with everything that crowds may have: copies, a change, soft votes, a model, families, gold labels."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from palda import CrowdPALDA, Votes, simulate
 
 N_DOCS, N_GOLD_DOCS = 120, 20
 PEOPLE = 8
+MODEL = "annotator-08"
 COPIES = ["sibling 1", "sibling 2", "sibling 3"]
 CHANGED = "annotator-01"
 
@@ -28,7 +29,7 @@ class MixedCrowd(NamedTuple):
 
 @cache
 def mixed_crowd() -> MixedCrowd:
-    """Eight people, of whom one gets worse half-way, and three siblings of one model, who state probabilities."""
+    """Seven people, of whom one gets worse half-way, a model, and three who copy each other and state probabilities."""
     news = simulate.newsroom(N_DOCS, seed=1, doc_length=40)
     others = [0.9, 0.85, 0.85, 0.8, 0.8, 0.8, 0.75]
     before, after = (simulate.annotators([first, *others], n_classes=10) for first in (0.95, 0.55))
@@ -39,8 +40,8 @@ def mixed_crowd() -> MixedCrowd:
     votes = replace(
         soft,
         time=1.7e9 + 86400.0 * soft.doc,
-        annotator_kinds=np.array(["person"] * PEOPLE + ["model"] * len(COPIES), dtype=object),
-        annotator_families=np.array([""] * PEOPLE + ["small model"] * len(COPIES), dtype=object),
+        annotator_kinds=np.where(soft.annotators == MODEL, "model", "person").astype(object),
+        annotator_families=np.array([""] * (PEOPLE - 1) + ["small model"] + ["one desk"] * len(COPIES), dtype=object),
     )
     gold = np.where(np.arange(N_DOCS)[:, None] < N_GOLD_DOCS, news.labels, -1).astype(np.int8)
     model = CrowdPALDA(3, label_prior="words", max_iter=2, tol=1.0, random_state=0, n_jobs=1)

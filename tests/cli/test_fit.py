@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import palda as library
@@ -25,7 +26,7 @@ def test_the_summary_shows_votes_consensus_fit_and_next_steps(palda: Palda, worl
     assert all(any(line.startswith(start) for line in lines) for start in starts)
     assert "60, 60 of them with votes" in result.out
     assert "3,000 by 50 annotators" in result.out
-    assert "annotator-01" in next(line for line in lines if line.startswith("  adversarial"))
+    assert "with too few votes to tell" in next(line for line in lines if line.startswith("annotators"))
     assert f"palda report {tmp_path / 'm.palda'}" in result.out
     assert "palda: iteration   1" in result.err
     assert [path.name for path in tmp_path.iterdir()] == ["m.palda"]
@@ -88,6 +89,16 @@ def test_quiet_writes_no_messages_and_json_prints_the_summary(palda: Palda, worl
     assert result.err == ""
     found = json.loads(result.out)
     assert (found["n_docs"], found["n_votes"], len(found["classes"])) == (60, 3000, 10)
+    assert found["verdicts"]["too few votes"] >= 49  # who judged fewer than ten documents
+    assert sum(found["verdicts"].values()) == 50
+
+
+def test_the_summary_names_adversarial_annotators(palda: Palda, tmp_path: Path) -> None:
+    assert palda("simulate", tmp_path, "--documents", 160, "--crowd", "adversarial", "--seed", 5, "--quiet").code == 0
+    call = ("fit", tmp_path / "documents.csv", tmp_path / "votes.csv", *QUICK, "--quiet", "--force")
+    lines = palda(*call, "-o", tmp_path / "m").out.splitlines()
+    assert "annotator-01" in next(line for line in lines if line.startswith("  adversarial"))
+    found = json.loads(palda(*call, "-o", tmp_path / "m", "--json").out)
     assert sum(found["verdicts"].values()) == 50
     assert set(found["suspicious"]["adversarial"]) <= {f"annotator-{number:02d}" for number in range(1, 11)}
 
@@ -170,8 +181,11 @@ def test_gold_labels_become_the_consensus(palda: Palda, world: World, tmp_path: 
     target = tmp_path / "m"
     result = palda("fit", world.documents, world.votes, "-o", target, "--gold", world.truth, *QUICK, "--quiet")
     assert result.code == 0
-    scores = json.loads(palda("evaluate", target, world.truth, "--json").out)
-    assert scores[0]["micro_f1"] == 1.0
+    model = library.load(target)
+    assert isinstance(model, CrowdPALDA)
+    truth = pd.read_csv(world.truth, index_col="doc").loc[model.doc_ids_, model.classes_]
+    np.testing.assert_array_equal(model.consensus_, truth)
+    np.testing.assert_array_equal(model.known_labels_, truth)
 
 
 def test_votes_are_read_from_standard_input(

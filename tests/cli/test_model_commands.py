@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 import pytest
+from tests.cli.conftest import run_main
 from tests.mixed_crowd import CHANGED, COPIES, mixed_crowd
 
 import palda as library
@@ -339,6 +340,60 @@ def test_evaluate_compares_predictions_for_other_documents_with_gold(
     assert crowd.words_ is not None
     predicted = crowd.predict(crowd.words_.transform(news.documents))
     assert rows[0]["micro_f1"] == pytest.approx(library.metrics.micro_f1(news.labels, predicted))
+
+
+@pytest.fixture(scope="module")
+def gold_fit(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Documents with gold columns for the first 40 of 60, and a model that was fitted to them."""
+    folder = tmp_path_factory.mktemp("gold fit")
+    table = pd.read_csv(world.documents)
+    truth = pd.read_csv(world.truth).set_index("doc").loc[table["doc"]].reset_index(drop=True).astype("Int8")
+    truth.iloc[40:] = pd.NA
+    table.join(truth.add_prefix("gold_")).to_csv(folder / "documents.csv", index=False)
+    fitting = ("--topics", 3, "--label-prior", "words", "--jobs", 1, "--quiet")
+    assert run_main("fit", folder / "documents.csv", world.votes, "-o", folder / "model.palda", *fitting) == 0
+    return folder
+
+
+def test_evaluate_leaves_out_documents_whose_gold_the_fit_used(palda: Palda, world: World, gold_fit: Path) -> None:
+    result = palda("evaluate", gold_fit / "model.palda", world.truth, "--json")
+    (line,) = result.err.splitlines()
+    assert "the fit used gold labels of 40 of the 60 documents, which the consensus repeats" in line
+    rows = {row["method"]: row for row in json.loads(result.out)}
+    model = library.load(gold_fit / "model.palda")
+    assert isinstance(model, CrowdPALDA)
+    assert model.gold_check_ is not None
+    truth = pd.read_csv(world.truth, index_col="doc").loc[model.doc_ids_, model.classes_].to_numpy()
+    rest = library.metrics.micro_f1(truth[40:], model.consensus_[40:] >= 0.5)
+    assert rows["consensus"]["micro_f1"] == rest < 1
+    assert rows["consensus, gold held back"]["micro_f1"] == model.gold_check_.micro_f1 < 1
+    assert rows["consensus, gold held back"]["hamming_accuracy"] is None
+
+
+def test_evaluate_shows_only_held_back_scores_if_the_fit_used_all_gold(palda: Palda, gold_fit: Path) -> None:
+    result = palda("evaluate", gold_fit / "model.palda", gold_fit / "documents.csv")
+    assert "the fit used gold labels of 40 of the 40 documents" in result.err
+    assert "1.000" not in result.out
+    assert "consensus, gold held back" in result.out
+    assert "400 gold labels of 40 documents" in result.out
+
+
+def test_evaluate_without_unused_or_held_back_gold_is_an_error(palda: Palda, world: World, tmp_path: Path) -> None:
+    few = tmp_path / "gold.csv"
+    pd.read_csv(world.truth)[:2].to_csv(few, index=False)
+    fitting = ("--topics", 3, "--label-prior", "base_rate", "--max-iter", 2, "--jobs", 1, "--quiet")
+    assert palda("fit", world.documents, world.votes, "--gold", few, "-o", tmp_path / "m", *fitting).code == 0
+    assert "gold labels of 2 of the 2 documents" in palda("evaluate", tmp_path / "m", few).error_line
+
+
+def test_evaluate_says_if_a_model_does_not_know_its_gold(palda: Palda, world: World, tmp_path: Path) -> None:
+    forgetful = library.load(world.model)
+    assert isinstance(forgetful, CrowdPALDA)
+    forgetful._record = None
+    forgetful.save(tmp_path / "m")
+    result = palda("evaluate", tmp_path / "m", world.truth)
+    assert result.code == 0
+    assert "does not say which gold labels its fit used" in result.err
 
 
 def test_invalid_gold_is_reported_in_one_line(palda: Palda, world: World, tmp_path: Path) -> None:

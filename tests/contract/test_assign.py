@@ -202,3 +202,17 @@ def test_hostile_arguments_are_one_line(model: CrowdPALDA, arguments: dict[str, 
     with pytest.raises((ValueError, DataError), match=message) as problem:
         model.assign(**arguments)
     assert "\n" not in str(problem.value)
+
+
+def test_documents_on_which_votes_disagree_wait_for_others(model: CrowdPALDA, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = model.assign(n=1)["doc"][0]
+    worth = np.ones_like(model.consensus_)
+    worth[model.doc_ids_.tolist().index(first)] = 0.1
+    for ask in ("document", "labels"):
+        monkeypatch.setattr(CrowdPALDA, "_vote_worth", lambda _: np.ones_like(worth))
+        before = model.assign([BEST], n=250, ask=ask).set_index("doc")["gain"]
+        monkeypatch.setattr(CrowdPALDA, "_vote_worth", lambda _: worth)
+        after = model.assign([BEST], n=250, ask=ask).set_index("doc")["gain"]
+        assert after[first] == pytest.approx(0.1 * before[first])
+        others = before.index.intersection(after.index).drop(first)
+        pd.testing.assert_series_equal(after[others], before[others])

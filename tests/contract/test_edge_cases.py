@@ -290,12 +290,69 @@ def test_gold_data_frame_is_matched_by_name_or_default_numbering() -> None:
 @smoothed_or_not
 def test_fit_without_any_vote_succeeds(smoothing: bool) -> None:
     no_votes = np.full((80, 2, 3), -1)
-    model = CrowdPALDA(**SETTINGS, smoothing=smoothing).fit(X, no_votes)
-    assert_probabilities(model.consensus_)
+    with pytest.warns(PaldaWarning, match="nobody voted on '0', '1', '2'"):
+        model = CrowdPALDA(**SETTINGS, smoothing=smoothing).fit(X, no_votes)
+    np.testing.assert_array_equal(model.consensus_, 0)
     assert model.annotator_quality_["n_votes"].tolist() == [0, 0]
     assert model.annotator_quality_["quality"].between(0, 1).all()
     with_gold = CrowdPALDA(**SETTINGS, smoothing=smoothing).fit(X, no_votes, gold=TRUTH)
     np.testing.assert_array_equal(with_gold.consensus_, TRUTH)
+
+
+@pytest.mark.parametrize("thresholds", ["micro_f1", "macro_f1", "jaccard"])
+def test_a_class_without_votes_is_absent_from_consensus_and_predictions(thresholds: str) -> None:
+    votes = array_of(GOOD_CROWD)
+    votes[:, :, 1] = -1
+    with pytest.warns(PaldaWarning, match="nobody voted on '1'"):
+        model = CrowdPALDA(**SETTINGS, thresholds=thresholds).fit(X, votes)
+    assert model.consensus_[:, 1].max() < 1e-6
+    assert model.predict_proba(X)[:, 1].max() < 0.1
+    assert not model.predict(X)[:, 1].any()
+    assert model.predict(X)[:, 2].any()
+
+
+def test_votes_that_arrive_later_decide_on_a_class_that_had_none() -> None:
+    votes = array_of(GOOD_CROWD)
+    late = pd.DataFrame({"doc": "0", "annotator": ["0", "1", "2"], "label": "1", "value": 1})
+    votes[:, :, 1] = -1
+    with pytest.warns(PaldaWarning, match="nobody voted on '1'"):
+        model = CrowdPALDA(**SETTINGS).fit(X, votes)
+    assert model.update(late).consensus_[0, 1] > 0.3
+
+
+def few_documents() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Words, one vote per label and the labels of 40 documents; words that go with a label occur elsewhere too."""
+    rng = np.random.default_rng(0)
+    labels = (rng.random((40, 3)) < 0.4).astype(np.int8)
+    counts = rng.poisson(0.8, (40, 20))
+    counts[:, :3] += 3 * labels
+    return counts, np.where(rng.random((40, 1, 3)) < 0.8, labels[:, None], 1 - labels[:, None]), labels
+
+
+def test_few_documents_do_not_make_words_certain() -> None:
+    counts, votes, labels = few_documents()
+    model = CrowdPALDA(**SETTINGS).fit(counts[:30], votes[:30], doc_ids=range(30))
+    for probs in (model.consensus_, model.consensus(counts[30:], votes[30:])):
+        assert np.minimum(probs, 1.0 - probs).mean() > 0.1
+    model.partial_fit(counts[30:], votes[30:], doc_ids=range(30, 40))
+    n_wrong = int(((model.consensus_ >= 0.5) != labels).sum())
+    report = model.stopping_report(target_error=0.1)
+    assert 10 < n_wrong < report.upper_wrong
+    assert report.met is False
+    before = model.consensus_.copy()
+    model.update(documents="all")
+    np.testing.assert_allclose(model.consensus_, before, atol=0.1)
+
+
+@pytest.mark.parametrize("label_prior", ["stacked", "base_rate"])
+def test_held_back_gold_of_base_rates_is_not_in_its_own_evidence(label_prior: str) -> None:
+    counts, votes, _ = few_documents()
+    gold = np.where(np.arange(40)[:, None] < 9, votes[:, 0], -1)
+    gold[:3] = 1 - gold[:3]  # contradicts all votes
+    model = CrowdPALDA(**SETTINGS, label_prior=label_prior).fit(counts, votes, gold=gold)
+    report = model.stopping_report()
+    assert report.n_gold_labels == 27
+    assert report.gold_wrong >= 5
 
 
 def test_annotator_with_one_vote_has_a_wide_interval() -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from palda import CrowdPALDA, DataError, Votes, load, metrics, simulate
-from palda.models.crowd import CrowdState, ProfilePrior, label_posterior
+from palda.models.crowd import CrowdState, ProfilePrior, document_counts, label_posterior
 
 pytestmark = pytest.mark.slow
 
@@ -106,16 +106,20 @@ def test_gold_labels_become_certain(model: CrowdPALDA) -> None:
 
 
 def test_after_a_tenth_more_votes_updates_are_as_good_as_a_fit() -> None:
-    news = simulate.newsroom(600, seed=4)
-    votes, people = simulate.crowd(news, "paper", votes_per_doc=2, seed=4)
-    more = simulate.votes(news, people, votes_per_doc=1, seed=77).take(np.arange(0, 600, 5))
-    model = CrowdPALDA(**SETTINGS).fit(news.corpus, votes)
-    for part in np.array_split(np.arange(more.n_docs), 12):
-        model.update(more.take(part))
-    updated = metrics.micro_f1(news.labels, model.consensus_ >= 0.5)
-    everything = metrics.micro_f1(news.labels, model.update(documents="all").consensus_ >= 0.5)
-    fit = CrowdPALDA(**SETTINGS).fit(news.corpus, model.current_votes())
-    fitted = metrics.micro_f1(news.labels, fit.consensus_ >= 0.5)
+    """Mean of three crowds: a single one differs by up to .007."""
+    scores = []
+    for seed in (3, 4, 5):
+        news = simulate.newsroom(600, seed=seed)
+        votes, people = simulate.crowd(news, "paper", votes_per_doc=2, seed=seed)
+        more = simulate.votes(news, people, votes_per_doc=1, seed=77).take(np.arange(0, 600, 5))
+        model = CrowdPALDA(**SETTINGS).fit(news.corpus, votes)
+        for part in np.array_split(np.arange(more.n_docs), 12):
+            model.update(more.take(part))
+        updated = metrics.micro_f1(news.labels, model.consensus_ >= 0.5)
+        everything = metrics.micro_f1(news.labels, model.update(documents="all").consensus_ >= 0.5)
+        fit = CrowdPALDA(**SETTINGS).fit(news.corpus, model.current_votes())
+        scores.append((updated, everything, metrics.micro_f1(news.labels, fit.consensus_ >= 0.5)))
+    updated, everything, fitted = np.mean(scores, axis=0)
     assert updated > fitted - 0.005
     assert everything > fitted - 0.005
 
@@ -182,3 +186,42 @@ def test_models_of_earlier_versions_say_that_they_keep_no_votes() -> None:
     for call in (old.update, old.assign, old.stopping_report):
         with pytest.raises(ValueError, match=r"keeps no votes to update.*fit again"):
             call()
+
+
+def test_verdicts_follow_the_documents_that_are_judged_after_updates(model: CrowdPALDA, tmp_path: Path) -> None:
+    def expected() -> list[list[int]]:
+        return document_counts(model.current_votes(), model._kept_record().known).tolist()
+
+    assert model._document_counts is not None
+    assert model._document_counts.tolist() == expected()
+    one_document = frame(0, "new", NEWS.labels[0])
+    model.update(pd.concat([one_document, frame(0, VOTES.annotators[VOTES.annotator[0]], np.nan)]))
+    model.update(gold=np.where(np.arange(300)[:, None] < 5, NEWS.labels, -1))
+    assert model._document_counts.tolist() == expected()
+    assert model._document_counts[-1].tolist() == [1, 1]
+    many = pd.concat([frame(doc, "new", NEWS.labels[doc]) for doc in range(30)])
+    model.update(many)
+    assert model.annotator_quality_.iloc[-1]["verdict"] == "reliable"
+    ids = list("abcd")
+    alone = Votes.from_array(np.ones((4, 1, 10), int), doc_ids=ids, annotators=["new"], classes=VOTES.classes)
+    model.partial_fit(NEWS.corpus.counts[:4], alone, doc_ids=ids)
+    assert model._document_counts.tolist() == expected()
+    assert model._document_counts[-1].tolist()[0] == 34
+    model.save(tmp_path / "model.palda")
+    loaded = load(tmp_path / "model.palda")
+    assert isinstance(loaded, CrowdPALDA)
+    np.testing.assert_array_equal(loaded._document_counts, expected())
+
+
+def test_new_models_that_always_say_yes_do_not_outvote_people(model: CrowdPALDA) -> None:
+    new = pd.concat([frame(doc, f"model {k}", 1).assign(kind="model") for doc in range(60) for k in range(10)])
+    labels = np.asarray(NEWS.labels, dtype=bool)[:60]
+    before = (model.consensus_[:60] >= 0.5) != labels
+    both = pd.concat([VOTES.to_frame().astype({"doc": str, "annotator": str, "label": str}).assign(kind="person"), new])
+    votes = Votes.from_frame(both, documents=VOTES.doc_ids, classes=VOTES.classes)
+    found = (model.consensus(NEWS.corpus, votes)[:60] >= 0.5) != labels
+    assert found.mean() < before.mean() + 0.2  # as people they made .79 of the labels wrong
+    model.update(new)
+    assert ((model.consensus_[:60] >= 0.5) != labels).mean() < before.mean() + 0.2
+    assert model.panel_ is not None
+    assert model.panel_.n_models == 10

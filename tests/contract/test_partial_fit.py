@@ -117,15 +117,15 @@ def test_new_votes_on_earlier_documents_update_labels_and_annotators(label_prior
     before, votes_before = model.consensus_.copy(), model.annotator_quality_["n_votes"].to_numpy()
     doubtful = int(np.abs(before - 0.5).min(axis=1).argmin())
     label = int(np.abs(before[doubtful] - 0.5).argmin())
-    best = VOTES.annotators[:4]
+    best = VOTES.annotators[[0, 1, 2, 3, 7]]
     frame = pd.DataFrame({"doc": VOTES.doc_ids[doubtful], "annotator": best, "label": VOTES.classes[label], "value": 1})
     model.partial_fit(COUNTS[[doubtful]], frame, doc_ids=[VOTES.doc_ids[doubtful]])
     assert len(model.doc_ids_) == 100
-    assert model.consensus_[doubtful, label] > 0.9
+    assert model.consensus_[doubtful, label] > before[doubtful, label] + 0.1
     others = np.delete(np.arange(100), doubtful)
     np.testing.assert_array_equal(model.consensus_[others], before[others])
     had_voted = VOTES.annotator[(VOTES.doc == doubtful) & (VOTES.label == label)]  # their votes are replaced
-    added = [int(k < len(best) and k not in had_voted) for k in range(len(QUALITY))]
+    added = [int(k in (0, 1, 2, 3, 7) and k not in had_voted) for k in range(len(QUALITY))]
     assert 0 < sum(added) < len(best)
     np.testing.assert_array_equal(model.annotator_quality_["n_votes"] - votes_before, added)
 

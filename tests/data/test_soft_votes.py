@@ -51,7 +51,7 @@ def test_array_to_votes_to_frame_to_votes_is_the_identity(array: np.ndarray, dat
         data.draw(st.sampled_from(["person", "model", ""])) * (a in cast) for a in range(array.shape[1])
     )
     votes = replace(votes, time=moments, annotator_kinds=kinds, annotator_families=kinds)
-    assert Votes.from_frame(votes.to_frame()) == votes
+    assert Votes.from_frame(votes.to_frame(), classes=votes.classes) == votes
     rebuilt = np.full(array.shape, -1, dtype=np.float32)
     stated = votes.probability if len(votes.probability) else np.full(len(votes), NAN)
     rebuilt[votes.doc, votes.annotator, votes.label] = np.where(np.isnan(stated), votes.value, stated)

@@ -242,9 +242,24 @@ def test_gold_labels_are_read_in_every_layout(tmp_path: Path, content: str) -> N
     np.testing.assert_array_equal(gold, [[-1, -1], [0, 1]])
 
 
+def test_gold_columns_of_documents_are_read_as_palda_read_reads_them(tmp_path: Path) -> None:
+    table = "nr,text,gold_b,gold_a\nd2,one,1,0\nd9,unlabelled,,\nd1,two,,\n"
+    (tmp_path / "documents.csv").write_text(table)
+    (tmp_path / "votes.csv").write_text("doc,annotator,label,value\nd2,x,a,1\nd1,x,b,1\n")
+    known = read_gold(tmp_path / "documents.csv", ["d1", "d2"], ["a", "b"], id="nr")
+    np.testing.assert_array_equal(known, [[-1, -1], [0, 1]])
+    dataset = read(tmp_path / "documents.csv", tmp_path / "votes.csv", id="nr")
+    again = read_gold(tmp_path / "documents.csv", dataset.doc_ids, dataset.classes, id="nr")
+    np.testing.assert_array_equal(again, dataset.gold)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        ("doc,gold_a\nd1,1\nd9,0\n", "gold.csv, row 3, column 'doc'"),
+        ("doc,gold_a\nd1,2\n", "gold.csv, column 'gold_a': document 'd1'"),
+        ("doc,gold_a\nd1,1\nd1,1\n", "gold.csv, row 3"),
+        ("words,gold_a\nd1,1\n", "no column of document ids"),
         ("doc,annotator,label,value\nd1,x,a,1\n", "column 'annotator': gold labels have no annotators"),
         ("doc,label,value\nd9,a,1\n", "gold.csv, row 2, column 'doc'"),
         ("doc,label,value\nd1,z,1\n", "gold.csv, row 2, column 'label'"),

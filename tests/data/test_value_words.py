@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from scipy import sparse
@@ -138,6 +138,7 @@ def test_fewer_distinct_values_than_clusters_are_their_own_clusters() -> None:
 # Both
 
 
+@example(np.array([[-np.finfo(float).max, -np.nextafter(np.finfo(float).max, 0.0)]]), {"scope": "pooled", "n_words": 4})
 @given(
     arrays(
         np.float64,

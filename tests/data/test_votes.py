@@ -60,7 +60,7 @@ def test_the_frame_gives_the_same_votes_back(votes: Votes) -> None:
 @settings(deadline=None)
 def test_array_to_votes_to_frame_to_votes_is_the_identity(array: np.ndarray) -> None:
     votes = Votes.from_array(array)
-    assert Votes.from_frame(votes.to_frame()) == votes
+    assert Votes.from_frame(votes.to_frame(), classes=votes.classes) == votes
     rebuilt = np.full(array.shape, -1)
     rebuilt[votes.doc, votes.annotator, votes.label] = votes.value
     assert np.array_equal(rebuilt, array)
@@ -172,11 +172,21 @@ def test_axes_too_large_to_number_their_pairs_are_refused() -> None:
 
 
 def test_a_blank_category_is_no_class() -> None:
-    label = pd.Categorical(["x", ""], categories=["", "z", "x"])
-    frame = pd.DataFrame({"doc": ["d", "e"], "annotator": "a", "label": label, "value": [1, None]})
+    label = pd.Categorical(["x", "", "z"], categories=["", "z", "x"])
+    frame = pd.DataFrame({"doc": ["d", "e", "f"], "annotator": "a", "label": label, "value": [1, None, 0]})
     votes = Votes.from_frame(frame)
     assert votes.classes.tolist() == ["z", "x"]
     assert votes.abstained.tolist() == [[1, 0]]
+
+
+def test_an_unused_category_is_a_class_only_if_it_is_asked_for() -> None:
+    label = pd.Categorical(["x", "y"], categories=["z", "y", "x"])
+    frame = pd.DataFrame({"doc": ["d", "e"], "annotator": "a", "label": label, "value": [1, 0]})
+    assert Votes.from_frame(frame).classes.tolist() == ["y", "x"]  # in the order of the categories
+    assert Votes.from_frame(frame[:1]).classes.tolist() == ["x"]
+    asked = Votes.from_frame(frame, classes=["z", "y", "x"])
+    assert asked.classes.tolist() == ["z", "y", "x"]
+    assert asked.yes_per_pair().tolist() == [[0, 0, 1], [0, 0, 0]]
 
 
 def test_a_column_that_a_frame_has_twice_is_named() -> None:

@@ -16,8 +16,9 @@ from tests.fuzz import formats
 from tests.fuzz.__main__ import Result, run, store_findings
 from tests.fuzz.seeds import read_seeds, reader_seeds, write_seeds
 from tests.fuzz.targets import Target, all_targets
-from tests.fuzz.worker import make_case, run_case
+from tests.fuzz.worker import make_case, place_in_package, run_case
 
+import palda
 from palda.errors import DataError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits and peaks of memory are those of Linux")
@@ -100,6 +101,17 @@ def test_the_fuzzer_finds_faults(tmp_path: Path, call: Any, problem: str) -> Non
     found = run_case(Target(_unchanged, (call,), "f"), {"f": b""}, 0, tmp_path)
     assert found is not None
     assert problem in found
+
+
+@pytest.mark.parametrize(
+    ("file", "place"),
+    [("/clones/palda/tests/fuzz/test_fuzz.py", "?"), (f"{Path(palda.__file__).parent}/io/tables.py", "tables.py:1")],
+)
+def test_only_frames_of_the_package_are_its_own_wherever_the_clone_lies(file: str, place: str) -> None:
+    try:
+        exec(compile("{}['x']", file, "exec"))  # noqa: S102 - a frame with a file name of our choice
+    except KeyError as error:
+        assert place_in_package(error) == place
 
 
 def test_a_finding_is_stored_with_its_files_and_how_to_replay_it(tmp_path: Path) -> None:

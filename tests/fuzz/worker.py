@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from tests.fuzz.seeds import read_seeds
 from tests.fuzz.targets import Target, all_targets
 
+import palda
 from palda.errors import PaldaError, PaldaWarning
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ MAX_GROWTH = 700 << 20
 MAX_ADDRESS_SPACE = 3 << 30
 """Bytes of address space that cases may take beyond what the process has at the start."""
 MAX_MESSAGE_LENGTH = 1500
+_PACKAGE = Path(palda.__file__).parent
 _OUT_OF_MEMORY = re.compile("out of memory|fit into memory|[mr]alloc|bad_alloc|[Uu]nable to allocate")
 
 
@@ -92,10 +94,17 @@ def _problem(target: Target, call: int, path: Path) -> str | None:
             if _OUT_OF_MEMORY.search(message):
                 return f"takes too much memory: {message}"
         except Exception as error:  # noqa: BLE001 - this is what the fuzzer looks for
-            frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/palda/" in frame.filename]
-            where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
-            return f"{type(error).__name__} at {where}: {str(error)[:200]}"
+            return f"{type(error).__name__} at {place_in_package(error)}: {str(error)[:200]}"
     return None
+
+
+def place_in_package(error: BaseException, package: Path = _PACKAGE) -> str:
+    """File and line of the innermost frame inside the package's folder; ``?`` if the error comes from elsewhere.
+
+    The folder of the clone may itself be called palda, so the name alone does not tell.
+    """
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if package in Path(frame.filename).parents]
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
 
 
 def _memory(field: str) -> int:

@@ -97,6 +97,20 @@ def test_the_dashboard_follows_without_a_reload(server: PageServer, project: Pro
     assert page.evaluate("() => window.notReloaded")
 
 
+def test_a_contradiction_by_known_labels_and_models_are_plainly_visible(
+    server: PageServer, project: Project, admin: Person
+) -> None:
+    page = admin.open(f"/projects/{project.id}/dashboard")
+    page.wait_for_selector("#connection:has-text('Live')")
+    assert page.is_hidden("#contradiction")
+    assert page.is_hidden("#models")
+    told = {"contradiction": "9 of 30 gold labels are wrong", "models": "all votes are by 3 models"}
+    server.write_progress(project.id, 3, replace(expected(5, 2.4), **told))
+    page.wait_for_selector("#contradiction:visible")
+    assert "9 of 30 gold labels are wrong." in page.inner_text("#contradiction")
+    assert page.inner_text("#models") == "All votes are by 3 models."
+
+
 def test_annotators_are_shown_with_interval_verdict_and_alarm(
     server: PageServer, project: Project, admin: Person
 ) -> None:

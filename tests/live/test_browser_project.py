@@ -20,7 +20,7 @@ from tests.live.watched import BROWSER_MARKS, Person, running_browser
 
 pytestmark = BROWSER_MARKS
 
-N_DOCS, TARGET = 40, 0.15
+N_DOCS, TARGET = 40, 0.25  # without known labels the bound allows for mistakes that annotators share
 PAUSE_AFTER = 20  # answers
 FIT_MS = 60_000  # for the first fit, on a busy machine
 WORDS = {

@@ -242,7 +242,7 @@ def _useful(votes: Votes) -> object:
 
 def test_a_new_source_counts_as_a_typical_one() -> None:
     votes, _ = _crowd(500, kinds=["calibrated"] * 4)
-    belief = _fitted(votes, TwoCoinModel(), max_iter=50).belief.with_new_annotators(1)
+    belief = _fitted(votes, TwoCoinModel(), max_iter=50).belief.with_new_annotators(np.array([-1]))
     levels = belief.levels
     assert levels is not None
     typical = levels.log_ratios[levels.row[4]]

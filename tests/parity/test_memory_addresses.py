@@ -8,7 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from palda.kernels import Bags, Beliefs, ClassWordProbs, Labels, PassLimits, Topics, VoteArrays, compiled
+from palda.kernels import (
+    Bags,
+    Beliefs,
+    ClassWordProbs,
+    GridEvidence,
+    GridPrior,
+    Labels,
+    PassLimits,
+    Topics,
+    VoteArrays,
+    VoteProbs,
+    compiled,
+)
 
 N_DOCS, N_CLASSES, N_TOPICS, N_WORDS = 12, 4, 5, 40
 N_RUNS = 300
@@ -24,6 +36,9 @@ class Inputs(NamedTuple):
     log_ratios: np.ndarray
     weights: np.ndarray
     rates: np.ndarray
+    probs: VoteProbs
+    grid: GridPrior
+    given: GridEvidence
 
 
 def inputs() -> Inputs:
@@ -45,12 +60,17 @@ def inputs() -> Inputs:
         rng.normal(size=(4, 1, 2)),
         rng.dirichlet(np.ones(9)),
         rng.uniform(0.05, 0.95, (N_CLASSES, 9)),
+        VoteProbs(np.arange(4 * N_CLASSES, dtype=np.int32), rng.uniform(0.1, 0.9, (4 * N_CLASSES, 2, 17))),
+        GridPrior(np.linspace(-4, 4, 17), *rng.dirichlet(np.ones(17), (3, N_CLASSES))),
+        GridEvidence(
+            np.empty((0, 0)), np.empty((0, 0)), rng.normal(size=(N_DOCS, N_CLASSES)), np.full(N_CLASSES, 0.1), 0.0
+        ),
     )
 
 
 def copied(value: Any) -> Any:
     """The same arrays at other addresses."""
-    if isinstance(value, bool):
+    if isinstance(value, bool | float):
         return value
     return value.copy() if isinstance(value, np.ndarray) else type(value)(*map(copied, value))
 
@@ -65,6 +85,11 @@ def run_kernel(kernel: str, given: Inputs) -> Any:
         return compiled.mean_field(given.bags, Labels(given.known, given.log_odds), given.topics, limits, beliefs)
     if kernel == "explain_away":
         return compiled.explain_away(given.bags, given.log_odds, np.ones(N_DOCS), given.class_word_probs, limits)
+    if kernel == "support_step":
+        rates = given.rates[:, 0].copy()
+        return compiled.support_step(
+            given.votes, given.probs, given.grid, given.given, given.log_odds, given.known, rates
+        )
     return compiled.label_sets(given.votes, given.log_ratios, given.log_odds, given.known, given.weights, given.rates)
 
 
@@ -78,6 +103,6 @@ def results_at_many_addresses(kernel: str) -> Iterator[bytes]:
         del blocks[:: rng.integers(2, 5)]
 
 
-@pytest.mark.parametrize("kernel", ["joint", "mean_field", "explain_away", "label_sets"])
+@pytest.mark.parametrize("kernel", ["joint", "mean_field", "explain_away", "label_sets", "support_step"])
 def test_results_do_not_depend_on_memory_addresses(kernel: str) -> None:
     assert len(set(results_at_many_addresses(kernel))) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from palda import metrics, simulate
 from palda.data import Votes
+from palda.errors import PaldaWarning
 from palda.estimators import ANNOTATOR_MODELS, aggregate
 from palda.io import catalog
 
@@ -113,16 +115,50 @@ def test_annotator_prior_improves_quality_estimates() -> None:
     ids=["no votes", "one of everything", "one annotator", "a class without votes", "documents without votes"],
 )
 def test_very_few_votes_give_finite_results(table: np.ndarray, annotators: str) -> None:
-    found = aggregate(table, annotators)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="nobody voted on", category=PaldaWarning)
+        found = aggregate(table, annotators)
     assert found.consensus.shape == (table.shape[0], table.shape[2])
     assert ((found.consensus >= 0) & (found.consensus <= 1)).all()
     assert np.isfinite(found.annotator_quality["quality"]).all()
 
 
-def test_class_without_votes_has_probability_one_half() -> None:
+def test_a_class_without_votes_is_absent_and_named_in_a_warning() -> None:
+    table = as_array(VOTES)[:100].copy()
+    others = aggregate(table[:, :, :3], n_profiles=1).consensus
+    table[:, :, 3] = -1
+    with pytest.warns(PaldaWarning, match="nobody voted on '3'"):
+        found = aggregate(table, n_profiles=1)
+    assert found.consensus[:, 3].max() < 1e-6
+    np.testing.assert_allclose(found.consensus[:, :3], others, atol=0.02)
+
+
+def test_gold_labels_decide_on_a_class_without_votes() -> None:
     table = as_array(VOTES)[:100].copy()
     table[:, :, 3] = -1
-    np.testing.assert_allclose(aggregate(table, n_profiles=1).consensus[:, 3], 0.5)
+    gold = np.full((100, 4), -1)
+    gold[:50, 3] = np.arange(50) < 40
+    found = aggregate(table, n_profiles=1, gold=gold).consensus[:, 3]  # without a warning
+    np.testing.assert_array_equal(found[:50], gold[:50, 3])
+    assert found[50:] == pytest.approx(0.8, abs=0.02)
+
+
+@pytest.mark.parametrize("annotators", list(ANNOTATOR_MODELS))
+def test_votes_on_one_document_make_nobody_reliable(annotators: str) -> None:
+    truth = RNG.random((60, 14)) < 0.4
+    table = np.repeat(truth[:, None], 4, axis=1).astype(int)
+    table[1:, 3] = -1  # the last annotator judged all 14 classes of the first document
+    quality = aggregate(table, annotators, n_profiles=1, copies=False).annotator_quality
+    assert quality["n_votes"].tolist() == [840, 840, 840, 14]
+    assert quality["verdict"].tolist() == ["reliable", "reliable", "reliable", "too few votes"]
+
+
+@pytest.mark.parametrize("annotators", list(ANNOTATOR_MODELS))
+def test_a_single_annotator_is_reliable_only_with_gold_labels(annotators: str) -> None:
+    alone = TRUTH[:, None]
+    assert aggregate(alone, annotators).annotator_quality["verdict"].tolist() == ["too few votes"]
+    gold = np.where(np.arange(300)[:, None] < 60, TRUTH, -1)
+    assert aggregate(alone, annotators, gold=gold).annotator_quality["verdict"].tolist() == ["reliable"]
 
 
 def test_too_few_iterations_warn() -> None:

@@ -137,7 +137,6 @@ def test_label_set_alpha_equals_the_definition(name, distance, seed: int) -> Non
     array = random_crowd(seed)
     result = label_set_alpha(Votes.from_array(array), name)
     assert result.alpha == pytest.approx(brute_force_alpha(set_units(array), distance))
-    assert result.standard_error == 0
 
 
 @pytest.mark.parametrize("n_classes", [1, 7, 8, 15, 16, 31, 32, 63, 64, 130])
@@ -244,17 +243,60 @@ def test_alpha_without_votes_is_nan(annotators: tuple[str, ...]) -> None:
     assert np.isnan(label_set_alpha(votes).alpha)
 
 
+@pytest.mark.parametrize("distance", ["masi", "jaccard"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_standard_error_is_a_jackknife_over_documents(distance, seed: int) -> None:
+    array = random_crowd(seed, n_docs=12)
+    judged = np.flatnonzero((array >= 0).all(axis=2).sum(axis=1) >= 2)
+    result = label_set_alpha(Votes.from_array(array), distance)
+    without = [label_set_alpha(Votes.from_array(np.delete(array, doc, axis=0)), distance).alpha for doc in judged]
+    expected = np.sqrt((len(judged) - 1) * np.var(without))
+    assert len(judged) == result.n_docs
+    assert result.standard_error == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("n_docs", "noise"), [(30, 0.1), (100, 0.25)])
+def test_the_standard_error_is_the_spread_of_alpha_over_samples_of_documents(n_docs: int, noise: float) -> None:
+    rng = np.random.default_rng(0)
+    results = []
+    for _ in range(200):
+        truth = rng.random((n_docs, 1, 3)) < [0.5, 0.3, 0.2]
+        unclear = 2 * noise * rng.random((n_docs, 1, 1))  # some documents are hard for everybody
+        results.append(label_set_alpha(Votes.from_array(truth ^ (rng.random((n_docs, 3, 3)) < unclear))))
+    alphas, errors = (np.array([getattr(one, name) for one in results]) for name in ("alpha", "standard_error"))
+    assert np.sqrt(np.mean(errors**2)) == pytest.approx(alphas.std(), rel=0.15)
+    assert np.mean(np.abs(alphas - alphas.mean()) < 1.96 * errors) > 0.88
+
+
+def test_the_standard_error_is_nan_where_it_cannot_be_computed() -> None:
+    same, other = [[1, 0], [1, 0]], [[1, 0], [0, 1]]
+    for array in ([same] * 3 + [other], [same, [[0, 1], [0, 1]]] * 5, [same] * 9 + [other]):
+        result = label_set_alpha(Votes.from_array(array))
+        assert not np.isnan(result.alpha)
+        assert np.isnan(result.standard_error)
+
+
 def test_sampled_pairs_agree_with_all_pairs_within_their_standard_error() -> None:
-    votes = Votes.from_array(random_crowd(1, n_docs=400, n_annotators=4, n_classes=10, missing=0.0))
+    votes = Votes.from_array(random_crowd(1, n_docs=400, n_annotators=4, n_classes=10, missing=0.0, absent=0.0))
+    doc, marks, _ = module._complete_annotations(votes)
+    sets, code = module._LabelSets.distinct(marks)
     exact = label_set_alpha(votes)
     misses = []
     for seed in range(20):
-        sampled = label_set_alpha(votes, max_pairs=5_000, random_state=seed)
-        assert 0 < sampled.standard_error < 0.02
+        sampled = label_set_alpha(votes, max_pairs=16_000, random_state=seed)
         assert sampled.observed == exact.observed
-        misses.append((sampled.alpha - exact.alpha) / sampled.standard_error)
+        assert sampled.standard_error == pytest.approx(exact.standard_error, rel=0.1)
+        pairs = module._distances_anywhere(code, sets, module._masi, 16_000, np.random.default_rng(seed))
+        misses.append((pairs.means.mean() - exact.expected) / pairs.error)
+    assert len(doc) == exact.n_annotations
     assert np.abs(misses).max() < 5
     assert 0.4 < np.std(misses) < 2
+
+
+def test_many_sampled_pairs_give_the_standard_error_of_all_pairs() -> None:
+    votes = Votes.from_array(random_crowd(1, n_docs=300, n_annotators=4, n_classes=10, missing=0.0))
+    errors = [label_set_alpha(votes, max_pairs=n_pairs).standard_error for n_pairs in (10**6, 100_000)]
+    assert errors[1] == pytest.approx(errors[0], rel=0.05)
 
 
 @pytest.mark.parametrize("block", [4, 1 << 16])
@@ -263,9 +305,9 @@ def test_all_rotations_together_visit_every_pair_once(monkeypatch, block: int) -
     marks = np.random.default_rng(0).random((31, 5)) < 0.4
     sets, code = module._LabelSets.distinct(marks)
     rng = np.random.default_rng(1)
-    exact, _ = module._expected_disagreement(code, sets, module._masi, 10**6, rng)
-    rotated, _ = module._sampled_mean_distance(sets.take(code), module._masi, 31 * 31, rng)
-    assert rotated == pytest.approx(exact)
+    exact = module._distances_anywhere(code, sets, module._masi, 10**6, rng)
+    rotated = module._sampled_distances(sets.take(code), module._masi, 31 * 31, rng)
+    assert rotated.means == pytest.approx(exact.means)
 
 
 def test_sampling_is_reproducible_from_its_seed() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,12 +14,14 @@ from palda.data import Votes, names_array
 from palda.errors import DataError, PaldaWarning
 from palda.models.crowd import (
     VERDICTS,
+    AnnotatorBelief,
     AnnotatorModel,
     AnnotatorSummary,
     OneCoinModel,
     PerClassModel,
     TwoCoinModel,
     annotator_history,
+    document_counts,
     parse_annotator_prior,
     quality_table,
     rates_by_class,
@@ -115,6 +119,38 @@ def test_verdicts_follow_informedness_and_its_interval() -> None:
     found = verdicts(ends.mean(axis=1), *ends.T, np.full(7, 100.0))
     assert found.tolist() == [*VERDICTS, "too few votes", "too few votes"]
     assert verdicts(*np.full((3, 1), 0.9), np.array([9.0])).tolist() == ["too few votes"]
+
+
+@pytest.mark.parametrize(("n_docs", "n_compared"), [(9, 9), (10, 4), (500, 0)])
+def test_votes_on_few_documents_or_without_comparison_make_no_verdict(n_docs: int, n_compared: int) -> None:
+    certain = AnnotatorBelief(
+        np.array([[[300.0, 3.0], [300.0, 3.0]]]), np.full((2, 2), 0.5), np.full((1, 2, 2), np.nan)
+    )
+    counts = np.full((1, 2, 2), [300.0, 3.0])
+    assert summarize_annotators(certain, counts, np.array([[10, 5]])).verdict.tolist() == ["reliable"]
+    few = np.array([[n_docs, n_compared]])
+    assert summarize_annotators(certain, counts, few).verdict.tolist() == ["too few votes"]
+    with_history = replace(certain, own=np.full((1, 2, 2), [20.0, 1.0]))
+    assert summarize_annotators(with_history, counts, few).verdict.tolist() == ["reliable"]
+
+
+def test_documents_of_annotators_are_counted() -> None:
+    votes = Votes.from_records(
+        [
+            *[("d1", name, "x", 1) for name in "ab"],
+            *[("d1", "a", "y", 0), ("d1", "c", "z", 0)],  # nobody else judged z
+            *[("d2", "a", "x", 1), ("d2", "a", "y", 1)],
+            *[("d3", name, "y", 0) for name in "bc"],
+        ],
+        documents=["d1", "d2", "d3", "d4"],
+    )
+    known = np.full((4, 3), -1, dtype=np.int8)
+    assert document_counts(votes, known).tolist() == [[2, 1], [2, 2], [2, 1]]
+    known[1, 1] = 0
+    known[3] = 1  # nobody judged it
+    assert document_counts(votes, known).tolist() == [[2, 2], [2, 2], [2, 1]]
+    halves = [document_counts(votes.take(rows), known[rows]) for rows in (slice(0, 2), slice(2, 4))]
+    assert sum(halves).tolist() == [[2, 2], [2, 2], [2, 1]]
 
 
 def test_quality_table_has_one_row_per_annotator() -> None:

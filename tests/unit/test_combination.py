@@ -45,7 +45,8 @@ def votes_of_an_expert(labels: np.ndarray, chosen: np.ndarray | None = None) -> 
     if chosen is not None:
         table = np.where(chosen[:, None, None], table, -1)
     posterior = np.array([[1e9, 1.0]])
-    return HeldOutVotes(Votes.from_array(table), AnnotatorBelief(posterior, posterior[0], np.full((1, 2), np.nan)))
+    belief = AnnotatorBelief(posterior, posterior[0], np.full((1, 2), np.nan))
+    return HeldOutVotes.independent(Votes.from_array(table), belief)
 
 
 def inputs(classifier: np.ndarray, other: np.ndarray | float = 0.0) -> CombinationInputs:

@@ -62,6 +62,16 @@ def test_weakly_correlated_siblings_are_found_if_they_are_declared_as_models() -
     assert members(replace(votes, annotator_kinds=kinds)) == [(5, 6, 7, 8, 9)]
 
 
+@pytest.mark.parametrize("has_models", [False, True])
+def test_copies_of_a_person_are_found_beside_a_panel_of_models(has_models: bool) -> None:
+    labels = LABELS[:300]
+    votes, crowd = simulate.crowd(labels, [0.72] * 14, votes_per_doc=8, seed=0)
+    votes, _ = simulate.clones(labels, votes, crowd, 0, 1, seed=1)
+    if has_models:
+        votes = replace(votes, annotator_kinds=names_array(["person"] * 10 + ["model"] * 4 + ["person"]))
+    assert aggregate(votes, n_profiles=1).copies["annotator"].tolist() == [votes.annotators[0], votes.annotators[14]]
+
+
 def test_known_labels_tell_which_of_two_camps_are_copies() -> None:
     votes, _ = simulate.siblings(LABELS, *people([0.9] * 4), 4, correlation=0.5)
     undecided = find_copies(votes)

@@ -27,8 +27,8 @@ from palda.models.crowd import (
     split_periods,
     start_levels,
     start_state,
-    with_profiles,
 )
+from palda.models.crowd.em import with_profiles
 from palda.models.crowd.judged_documents import _ScoredVotes, judged_documents
 
 if TYPE_CHECKING:

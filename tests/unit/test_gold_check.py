@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,18 @@ from tests.mixed_crowd import mixed_crowd
 import palda
 from palda import CrowdPALDA, aggregate, metrics, simulate
 from palda.estimators import ModelFileError, load_state, save_state
-from palda.models.crowd import GoldCheck
+from palda.models.crowd import (
+    CrowdSettings,
+    GoldCheck,
+    Profiles,
+    SupportModel,
+    check_gold,
+    cut_votes,
+    first_state,
+    fit_crowd,
+    initial_label_probs,
+    start_belief,
+)
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 NEWS = simulate.newsroom(200, seed=0)
@@ -22,17 +34,19 @@ def gold_of(n_docs: int, labels: np.ndarray = NEWS.labels) -> np.ndarray:
     return np.where(np.arange(len(labels))[:, None] < n_docs, labels, -1)
 
 
-def checked(gold: np.ndarray) -> GoldCheck:
-    check = aggregate(VOTES, n_profiles=1, gold=gold).gold_check
+def checked(gold: np.ndarray, annotators: str = "auto") -> GoldCheck:
+    check = aggregate(VOTES, annotators, n_profiles=1, gold=gold).gold_check
     assert check is not None
     return check
 
 
 def test_gold_labels_are_held_back() -> None:
-    random_labels = np.random.default_rng(0).integers(0, 2, NEWS.labels.shape)
-    check = checked(gold_of(20, random_labels))
-    assert check.micro_f1 < 0.75  # a consensus that had seen them would have 1
-    assert check.calibration_error > 0.2
+    """A consensus that had seen them would have a micro-F1 of 1 and no calibration error."""
+    gold = gold_of(20, np.random.default_rng(0).integers(0, 2, NEWS.labels.shape))
+    assert checked(gold).micro_f1 < 0.75  # the others teach the default model that probabilities are near 1/2
+    certain = checked(gold, "two_coin")
+    assert certain.micro_f1 < 0.75
+    assert certain.calibration_error > 0.2
 
 
 def test_its_numbers_are_those_of_a_consensus_without_gold() -> None:
@@ -41,7 +55,8 @@ def test_its_numbers_are_those_of_a_consensus_without_gold() -> None:
     assert (check.n_labels, check.n_docs) == (100 * 10, 100)
     tested = consensus[:100]
     assert check.micro_f1 == pytest.approx(metrics.micro_f1(gold[:100], tested >= 0.5), abs=0.02)
-    assert check.calibration_error == pytest.approx(metrics.expected_calibration_error(gold[:100], tested), abs=0.01)
+    without_link = metrics.expected_calibration_error(gold[:100], tested)  # gold labels teach the link from support
+    assert check.calibration_error < without_link
 
 
 def test_only_gold_labels_with_votes_are_compared() -> None:
@@ -50,6 +65,24 @@ def test_only_gold_labels_with_votes_are_compared() -> None:
     check = aggregate(without, n_profiles=1, gold=gold_of(20)).gold_check
     assert check is not None
     assert check.n_labels == 20 * 5
+
+
+def test_probabilities_do_not_know_the_link_that_hidden_labels_taught() -> None:
+    """EM with several profiles keeps its link: one that is learned from all gold labels knows each of them."""
+    settings = CrowdSettings(SupportModel())
+    gold = np.asarray(gold_of(20, 1 - NEWS.labels), dtype=np.int8)
+    start = first_state(
+        VOTES, gold, initial_label_probs(VOTES, gold), start_belief(settings.annotators, VOTES), settings
+    )
+    state = fit_crowd(cut_votes(VOTES, gold), start, settings).state
+    link = np.tile((9.0, 0.0), (10, 1))
+    several = replace(state, profiles=Profiles(np.full(2, 0.5), np.repeat(state.profiles.rates, 2, axis=0)))
+    results = []
+    for one in (several, replace(several, belief=replace(several.belief, link=link))):
+        check = check_gold(VOTES, gold, one, replace(settings, learn_profiles=False))
+        assert check is not None
+        results.append(check.label_probs)
+    np.testing.assert_allclose(*results)
 
 
 @pytest.mark.parametrize("n_docs", [0, 2])
@@ -71,7 +104,8 @@ def test_it_is_saved_with_the_model(tmp_path: Path) -> None:
     assert before is not None
     assert after is not None
     assert (before.n_docs, before.micro_f1) == (after.n_docs, after.micro_f1)
-    for name in ("mean_prob", "share_present", "count"):
+    assert before.wrong_without_gold == after.wrong_without_gold
+    for name in ("mean_prob", "share_present", "count", "doc", "label_probs", "truth"):
         np.testing.assert_array_equal(getattr(before, name), getattr(after, name))
 
 

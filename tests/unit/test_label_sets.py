@@ -29,10 +29,11 @@ from palda.models.crowd import (
     profile_e_step,
     start_state,
     votes_log_likelihood,
-    with_profiles,
 )
+from palda.models.crowd.em import with_profiles
 
 Labels = NDArray[np.int8]
+ONE_COIN = OneCoinModel()
 
 WEIGHTS = np.array([0.5, 0.3, 0.2])
 RATES = np.array([[0.9, 0.9, 0.05, 0.05, 0.1, 0.3], [0.05, 0.1, 0.9, 0.8, 0.05, 0.3], [0.1, 0.05, 0.05, 0.2, 0.9, 0.3]])
@@ -54,8 +55,14 @@ def initial_state(votes: Votes, model: OneCoinModel | TwoCoinModel) -> CrowdStat
     return start_state(belief, guess)
 
 
-def fit(votes: Votes, n_profiles: int, n_shards: int | None = None, n_jobs: int = 1) -> em.CrowdFit:
-    model = OneCoinModel()
+def fit(
+    votes: Votes,
+    n_profiles: int,
+    model: OneCoinModel | TwoCoinModel = ONE_COIN,
+    *,
+    n_shards: int | None = None,
+    n_jobs: int = 1,
+) -> em.CrowdFit:
     options = CrowdSettings(model, max_iter=60, tol=1e-7, engine=Threads(n_jobs))
     shards = cut_votes(votes, unknown(votes), n_shards=n_shards)
     found = fit_crowd(shards, initial_state(votes, model), options)
@@ -76,9 +83,7 @@ def test_profiles_are_recovered_from_votes() -> None:
 def test_the_chosen_number_of_profiles_is_close_to_the_truth_and_improves_micro_f1() -> None:
     labels = draw_labels(1500, 2)
     votes, _ = simulate.crowd(labels, "paper", seed=2, votes_per_doc=2)
-    chosen = choose_n_profiles(
-        votes, unknown(votes), initial_state(votes, OneCoinModel()), CrowdSettings(OneCoinModel())
-    )
+    chosen = choose_n_profiles(votes, unknown(votes), fit(votes, 1), CrowdSettings(OneCoinModel()))
     assert chosen in (2, 4)
     alone, together = (metrics.micro_f1(labels, fit(votes, n).label_probs > 0.5) for n in (1, chosen))
     assert together > alone + 0.015  # .018 to .034 in eight such worlds
@@ -88,13 +93,13 @@ def test_the_chosen_number_of_profiles_is_close_to_the_truth_and_improves_micro_
 def test_independent_classes_get_one_profile(seed: int) -> None:
     votes, _ = simulate.crowd(draw_labels(800, seed, correlated=False), "paper", seed=seed, votes_per_doc=3)
     model = TwoCoinModel()
-    assert choose_n_profiles(votes, unknown(votes), initial_state(votes, model), CrowdSettings(model), seed=seed) == 1
+    assert choose_n_profiles(votes, unknown(votes), fit(votes, 1, model), CrowdSettings(model), seed=seed) == 1
 
 
 def test_one_class_or_no_vote_needs_no_choice() -> None:
     model = TwoCoinModel()
     for votes in (Votes.from_array(np.ones((5, 2, 1))), Votes.empty(range(5), "abc", "xy")):
-        assert choose_n_profiles(votes, unknown(votes), initial_state(votes, model), CrowdSettings(model)) == 1
+        assert choose_n_profiles(votes, unknown(votes), fit(votes, 1, model), CrowdSettings(model)) == 1
 
 
 def test_one_two_and_seven_shards_give_the_same_state() -> None:

@@ -15,10 +15,12 @@ QUICK = {"n_topics": 3, "tol": 1e-2, "random_state": 0, "n_jobs": 1}
 
 PARAMS = {"topic_prior", "topic_words", "class_prior", "lower_bounds", "thresholds", "memory.sizes"}
 SMOOTHED = {"word_counts", "word_prior"}
-CROWD = {"consensus", "vote_counts", "vote_log_likelihoods"}
+CROWD = {"annotator_documents", "confirmed_verdicts", "consensus", "vote_counts", "vote_log_likelihoods"}
 CROWD |= {f"annotators.{name}" for name in ("posterior", "pool", "own")}
-EFFECTS = ("centre", "families", "annotators", "classes", "strength", "spreads", "family_of")
-CROWD |= {f"annotators.effects.{name}" for name in EFFECTS}
+SUPPORT = {"slopes", "offsets", "by_class", "weights", "link", "overall"}
+SUPPORT |= {f"anchor_{name}" for name in ("slopes", "offsets", "by_class")}
+CROWD |= {f"annotators.support.{name}" for name in SUPPORT}
+ANSWERS = {"annotators.support.sharpness", "for_votes.gains", "for_votes.shifts"}  # of a classifier beside the support
 CROWD |= {f"vote_share.{name}" for name in ("slope", "offset", "limit", "strength", "n_yes", "n_votes")}
 CROWD |= {"record.evidence", "record.n_tokens"}
 RECORD_VOTES = {f"record.votes.{name}" for name in ("doc", "annotator", "label", "value", "abstained")}
@@ -46,8 +48,18 @@ CROWD_STATE = STATE | {"annotators", "doc_ids"}
     [
         (PALDA, {"n_profiles": 2}, PARAMS | SMOOTHED | LEARNED | LOGISTIC | WORDS | TOPICS, STATE),
         (PALDA, {"label_prior": "base_rate", "smoothing": False}, PARAMS, STATE),
-        (CrowdPALDA, {"label_prior": "words"}, PARAMS | SMOOTHED | LEARNED | LOGISTIC | WORDS | CROWD, CROWD_STATE),
-        (CrowdPALDA, {"label_prior": "topics"}, PARAMS | SMOOTHED | LEARNED | LOGISTIC | TOPICS | CROWD, CROWD_STATE),
+        (
+            CrowdPALDA,
+            {"label_prior": "words"},
+            PARAMS | SMOOTHED | LEARNED | LOGISTIC | WORDS | CROWD | ANSWERS,
+            CROWD_STATE,
+        ),
+        (
+            CrowdPALDA,
+            {"label_prior": "topics"},
+            PARAMS | SMOOTHED | LEARNED | LOGISTIC | TOPICS | CROWD | ANSWERS,
+            CROWD_STATE,
+        ),
         (CrowdPALDA, {"label_prior": "base_rate"}, PARAMS | SMOOTHED | CROWD | SHARES_WITHOUT_CLASSIFIER, CROWD_STATE),
     ],
     ids=["stacked", "unsmoothed base rate", "words", "topics", "base rate"],

@@ -1,4 +1,4 @@
-"""Files of version 0.1: models predict as they did, checkpoints are refused. See ``tests/fixtures/README.md``."""
+"""Files of earlier versions: models predict as they did, checkpoints are refused. See ``tests/fixtures/README.md``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
 import palda
-from palda import CrowdPALDA, PaldaError
+from palda import CrowdPALDA, PaldaError, Votes
+from palda.estimators import ModelFileError, load_state, save_state
 
 FOLDER = Path(__file__).resolve().parents[1] / "fixtures"
 FILES = {
@@ -98,6 +100,86 @@ def test_a_model_of_version_0_1_is_saved_again_under_the_same_array_names(kind: 
         with zipfile.ZipFile(path) as archive:
             names.append(sorted(archive.namelist()))
     assert names[0] == names[1]
+
+
+class TestEffectsOnRates:
+    """A file whose annotator model is no longer fitted keeps its rates and their priors."""
+
+    path = FOLDER / "model-0.2-effects.palda"
+
+    @pytest.fixture
+    def model(self) -> CrowdPALDA:
+        model = palda.load(self.path)
+        assert isinstance(model, CrowdPALDA)
+        return model
+
+    @pytest.fixture
+    def found(self) -> dict[str, NDArray[Any]]:
+        with np.load(FOLDER / "model-0.2-effects.npz") as arrays:
+            return dict(arrays)
+
+    @pytest.mark.parametrize("again", [False, True])
+    def test_probabilities_and_qualities_are_those_of_the_file(
+        self,
+        model: CrowdPALDA,
+        found: dict[str, NDArray[Any]],
+        expected: dict[str, NDArray[Any]],
+        tmp_path: Path,
+        *,
+        again: bool,
+    ) -> None:
+        if again:
+            model.save(tmp_path / "again.palda")
+            model = palda.load(tmp_path / "again.palda")  # type: ignore[assignment]
+        np.testing.assert_allclose(model.predict_proba(expected["counts"]), found["predict_proba"], **WITHIN)
+        np.testing.assert_allclose(model.consensus(expected["counts"], expected["votes"]), found["consensus"], **WITHIN)
+        np.testing.assert_allclose(model.consensus_, found["consensus_"], **WITHIN)
+        for column in ("quality", "low", "high", "informedness"):
+            np.testing.assert_allclose(model.annotator_quality_[column], found[column], atol=5e-3)
+
+    def test_votes_that_are_withdrawn_leave_no_trace(self, model: CrowdPALDA) -> None:
+        before, doc = model.annotator_quality_, model.doc_ids_[0]
+        rows = {"doc": doc, "annotator": "new", "label": model.classes_}
+        model.update(pd.DataFrame({**rows, "value": 1}))
+        assert (model.consensus_[0] > 0).all()
+        assert model.annotator_quality_["n_votes"].tolist()[-1] == 3
+        model.update(pd.DataFrame({**rows, "value": np.nan}))
+        np.testing.assert_allclose(model.annotator_quality_["quality"][:-1], before["quality"], atol=1e-4)
+
+    def test_later_votes_change_rates_and_labels(
+        self, model: CrowdPALDA, expected: dict[str, NDArray[Any]], tmp_path: Path
+    ) -> None:
+        n_votes = model.annotator_quality_["n_votes"].sum()
+        model.partial_fit(expected["counts"], expected["votes"])
+        assert model.annotator_quality_["n_votes"].sum() == n_votes + (expected["votes"] >= 0).sum()
+        assert len(model.consensus_) == 76
+        model.update(documents="all")
+        rates = model.annotator_rates_by_class_
+        assert (rates["sensitivity_low"] < rates["sensitivity"]).all()
+        model.save(tmp_path / "later.palda")
+        later = palda.load(tmp_path / "later.palda")
+        np.testing.assert_array_equal(later.annotator_quality_["quality"], model.annotator_quality_["quality"])
+
+    def test_an_adversary_in_later_votes_is_found(self, model: CrowdPALDA) -> None:
+        counts = np.random.default_rng(0).poisson(0.5, (60, 24))
+        labels = np.random.default_rng(1).integers(0, 2, (60, 1, 3))
+        votes = np.concatenate((np.repeat(labels, 3, axis=1), 1 - labels), axis=1)
+        names = {"annotators": [*model.annotators_[:3], "liar"], "classes": model.classes_}
+        model.partial_fit(counts, Votes.from_array(votes, doc_ids=[f"new {d}" for d in range(60)], **names))
+        assert model.annotator_quality_["verdict"].iloc[-1] == "adversarial"
+
+    def test_a_new_fit_has_the_model_of_today(self, model: CrowdPALDA, expected: dict[str, NDArray[Any]]) -> None:
+        fresh = CrowdPALDA(**model.get_params()).fit(expected["counts"], expected["votes"])
+        refitted = model.fit(expected["counts"], expected["votes"])
+        np.testing.assert_array_equal(refitted.consensus_, fresh.consensus_)
+
+    def test_beliefs_without_effects_and_priors_are_refused(self, model: CrowdPALDA, tmp_path: Path) -> None:
+        model.save(tmp_path / "again.palda")
+        arrays, state, _ = load_state(tmp_path / "again.palda")
+        del arrays["annotators.kept.prior"]
+        save_state(tmp_path / "damaged.palda", arrays, state)
+        with pytest.raises(ModelFileError, match="another annotator model"):
+            palda.load(tmp_path / "damaged.palda")
 
 
 def test_a_checkpoint_of_version_0_1_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.mixed_crowd import CHANGED, COPIES, N_GOLD_DOCS, PEOPLE, MixedCrowd, mixed_crowd
+from tests.mixed_crowd import CHANGED, COPIES, MODEL, N_GOLD_DOCS, PEOPLE, MixedCrowd, mixed_crowd
 
 import palda
 from palda import CrowdPALDA, simulate
@@ -103,18 +103,18 @@ def test_only_annotators_who_state_probabilities_have_a_calibration_curve(
 def test_kinds_and_families_are_columns_of_the_annotators(crowd: MixedCrowd, parts: dict[str, Any]) -> None:
     kinds = {row["name"]: (row["kind"], row["family"]) for row in parts["annotators"]}
     assert kinds[CHANGED] == ("person", "")
-    assert all(kinds[name] == ("model", "small model") for name in COPIES)
+    assert kinds[MODEL] == ("model", "small model")
+    assert all(kinds[name] == ("person", "one desk") for name in COPIES)
     assert len(kinds) == PEOPLE + len(COPIES)
 
 
-def test_rates_by_class_are_shown_if_they_differ(
-    crowd: MixedCrowd, parts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert parts["rates"] is None
+def test_rates_by_class_are_shown_if_they_differ(crowd: MixedCrowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = crowd.model.annotator_rates_by_class_.pivot(index="annotator", columns="label", values="sensitivity")
+    monkeypatch.setattr("palda.report.annotator_charts.MIN_RATE_SPREAD", np.ptp(table.to_numpy(), axis=1).max() + 0.01)
+    assert report_parts(report_inputs(crowd.model, None, crowd.votes, None, None))["rates"] is None
     monkeypatch.setattr("palda.report.annotator_charts.MIN_RATE_SPREAD", 0.0)
     monkeypatch.setattr("palda.report.annotator_charts.MAX_RATE_CLASSES", 4)
     rates = report_parts(report_inputs(crowd.model, None, crowd.votes, None, None))["rates"]
-    table = crowd.model.annotator_rates_by_class_.pivot(index="annotator", columns="label", values="sensitivity")
     np.testing.assert_allclose(rates["values"], table.loc[rates["names"], rates["columns"]], atol=1e-3)
     assert len(rates["columns"]) == 4
 

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from palda.models.crowd import AnnotatorBelief, TypicalRates, expected_gain, typical_rates
+from palda import Votes
+from palda.models.crowd import (
+    AnnotatorBelief,
+    SupportModel,
+    TypicalRates,
+    expected_gain,
+    rates_given_votes,
+    typical_rates,
+)
+from palda.models.crowd.traits import POINTS
 
 
 def entropy(p: float) -> float:
@@ -43,3 +54,16 @@ def test_typical_rates_are_weighted_by_number_of_votes() -> None:
     np.testing.assert_allclose(often.sensitivity, np.full(3, 0.75 * 0.8 + 0.25 * 0.5))
     nobody = typical_rates(belief, np.zeros_like(posterior), n_classes=1)
     np.testing.assert_allclose(nobody.specificity, [0.7])
+
+
+def test_votes_that_disagree_leave_little_to_gain() -> None:
+    """Both labels are as doubtful; of one, ten votes have shown that people disagree."""
+    start = SupportModel().start(10, 1)
+    weights = np.exp(-0.5 * (POINTS / 2.0) ** 2)[None]
+    belief = replace(start, weights=weights / weights.sum())
+    votes = Votes.from_records([("new", "a0", "c", 1), ("new", "a1", "c", 0)] + [
+        ("disputed", f"a{k}", "c", k % 2) for k in range(10)
+    ])  # fmt: skip
+    rates = rates_given_votes(votes, belief, None)
+    new, disputed = expected_gain(np.full((2, 1), 0.5), rates)[:, 0]
+    assert disputed < 0.6 * new

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ import palda
 from palda import CrowdPALDA, Votes, simulate
 from palda.data import names_array
 from palda.models.classifier import VoteNumbers, VoteShares
+from palda.models.crowd import SupportModel, shares_of_answers, typical_shares
+from palda.models.crowd.traits import POINTS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -115,13 +118,13 @@ def test_vote_shares_predict_the_votes_and_the_consensus_predicts_the_truth(
     numbers = VoteNumbers.of(votes.take(slice(0, 500)))
     majority = (numbers.n_yes + 0.3) / (numbers.n_votes + 1.0)
     trained = cross_entropy(shares[:500], model.vote_share_)
-    assert trained < cross_entropy(shares[:500], majority) - 0.05
+    assert trained < cross_entropy(shares[:500], majority) - 0.03
     assert trained < cross_entropy(shares[:500], model.consensus_) - 0.05
     new = model.predict_vote_share(news.corpus.take(slice(500, 600)).counts)
     assert new.shape == (100, 10)
     rates = np.broadcast_to(numbers.n_yes.sum(axis=0) / numbers.n_votes.sum(axis=0), new.shape)
     assert cross_entropy(shares[500:], new) < cross_entropy(shares[500:], rates) - 0.02
-    assert np.abs(new - shares[500:]).mean() < 0.1
+    assert np.abs(new - shares[500:]).mean() < 0.12
 
 
 def test_vote_shares_survive_a_file(
@@ -160,7 +163,8 @@ def test_partial_fit_adds_documents_and_votes(
     assert model.vote_share_.shape == (500, 10)
     assert cross_entropy(shares[:500], model.vote_share_) < 0.62
     before = model.vote_share_
-    n_yes = Votes.from_array(np.ones((1, 5, 10), dtype=int), doc_ids=votes.doc_ids[:1], classes=votes.classes)
+    values = [(votes.doc_ids[0], name, label, 1) for name in votes.annotators[4:8] for label in votes.classes]
+    n_yes = Votes.from_records(values, classes=votes.classes)  # new ones who always say yes would tell nothing
     model.partial_fit(news.corpus.take(slice(0, 1)), n_yes)
     assert model.vote_share_.shape == (500, 10)
     assert (model.vote_share_[0] > before[0]).all()
@@ -173,3 +177,28 @@ def test_models_of_earlier_versions_have_no_vote_shares() -> None:
     assert not hasattr(old, "vote_share_")
     with pytest.raises(AttributeError, match="earlier version"):
         old.predict_vote_share(np.ones((1, old.n_features_in_)))
+
+
+def test_shares_are_those_of_typical_annotators_under_the_same_supports() -> None:
+    """Against a sum over the grid: two votes, an answer of a classifier, and a label that is known."""
+    start = SupportModel().start(2, 1)
+    weights = np.exp(-0.5 * (POINTS / 2.0) ** 2)[None]
+    belief = replace(start, weights=weights / weights.sum(), sharpness=np.array([0.2]))
+    votes = Votes.from_records([("d", "a", "c", 1), ("d", "b", "c", 0)])
+    support = belief.weights[0] * expit(POINTS) * expit(-POINTS) * np.exp(1.5 * POINTS - 0.1 * POINTS**2)
+    found = typical_shares(votes, belief, np.array([[1.5]]))
+    assert found.item() == pytest.approx(support @ expit(POINTS) / support.sum())
+    present = support * expit(belief.link[0, 0] * POINTS)
+    known = typical_shares(votes, belief, np.array([[1.5]]), np.ones((1, 1)))
+    assert known.item() == pytest.approx(present @ expit(POINTS) / present.sum())
+    alone = belief.weights[0] * np.exp(1.5 * POINTS - 0.1 * POINTS**2)
+    assert shares_of_answers(np.array([[1.5]]), belief).item() == pytest.approx(alone @ expit(POINTS) / alone.sum())
+
+
+def test_shares_follow_an_update(model: CrowdPALDA, divided: tuple[Any, Votes, NDArray[np.float64]]) -> None:
+    doc = int(np.argmin(np.abs(model.vote_share_[:, 0] - 0.4)))
+    name = model.doc_ids_[doc]
+    before = model.vote_share_[doc, 0]
+    copied = copy.deepcopy(model)
+    copied.update(Votes.from_records([(name, f"annotator-{k:02d}", model.classes_[0], 1) for k in range(1, 10)]))
+    assert copied.vote_share_[doc, 0] > before + 0.05

@@ -83,13 +83,14 @@ def codes_of(
     *,
     by_name: bool = True,
     declared: bool = False,
+    keeps_unused: bool = True,
     may_be_blank: NDArray[np.bool_] | None = None,
 ) -> tuple[NDArray[np.int32], Strings]:
     """Positions of a column's names on an axis, and the axis.
 
-    The axis is ``given``, or (with ``declared``) all categories of a categorical column, or the names that occur:
-    sorted ``by_name``, else in order of appearance. A blank name is an error except where ``may_be_blank``; its
-    position is -1 there.
+    The axis is ``given``, or (with ``declared``) the categories of a categorical column, or the names that occur:
+    sorted ``by_name``, else in order of appearance. Categories without a row are left out unless ``keeps_unused``. A
+    blank name is an error except where ``may_be_blank``; its position is -1 there.
     """
     codes, cells = factorize(column)
     check_plain(codes, cells, _ARTICLES.get(kind, f"a {kind}"), str(column.name), where)
@@ -97,7 +98,9 @@ def codes_of(
     if given is not None:
         axis = given_axis(given, kind)
     elif declared and isinstance(column.dtype, pd.CategoricalDtype):
-        axis = names_array(filter(None, names))
+        kept = np.full(len(names) + 1, keeps_unused)  # one more for missing cells, whose code is -1
+        kept[codes] = True
+        axis = names_array(name for place, name in enumerate(names) if name and kept[place])
     else:
         found = dict.fromkeys(names)
         found.pop("", None)

@@ -223,7 +223,9 @@ def _quantile_edges(ordered: Floats, n_bins: int) -> Floats:
 
 
 def _midpoints(centres: Floats) -> Floats:
-    return centres[:-1] / 2 + centres[1:] / 2
+    below, above = centres[:-1], centres[1:]
+    halfway = below / 2 + above / 2
+    return np.where(halfway < above, halfway, below)  # there may be no number in between
 
 
 def _cluster_edges(ordered: Floats, n_bins: int, random: RandomState) -> Floats:

@@ -99,7 +99,7 @@ class VoteRecords:
         doc, doc_ids = codes_of(frame[found["doc"]], "document", documents, where, by_name=False, declared=declared)
         annotator, annotators = codes_of(frame[found["annotator"]], "annotator", None, where, declared=declared)
         label, names = codes_of(
-            frame[found["label"]], "class", classes, where, declared=declared,
+            frame[found["label"]], "class", classes, where, declared=declared, keeps_unused=False,
             may_be_blank=cells.value == validation.BLANK,
         )  # fmt: skip
         probability = probabilities_of(frame, found, cells, where) if soft and present_at is None else None

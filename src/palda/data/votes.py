@@ -419,7 +419,8 @@ class Votes(Frozen):
         """Votes from a long data frame: one row per vote, columns doc, annotator, label, value (or usual other names).
 
         Documents have the order of ``documents`` (any object with ``doc_ids``, or the ids), else of the categories of a
-        categorical column, else of first appearance. Annotators and classes are sorted unless categorical or given.
+        categorical column, else of first appearance. Annotators and classes are sorted unless categorical or given. A
+        class that no row names exists only if it is in ``classes``: unused categories of labels are left out.
         A value between 0 and 1 is a soft vote: the probability of "present". A column ``confidence`` says how certain
         the annotator is of the value beside it, and ``probability`` how probable "present" is. Other optional columns
         are the time (``timestamp``, ``created_at``), and the kind ("person" or "model") and family of the annotator.
@@ -441,8 +442,9 @@ class Votes(Frozen):
         return records.votes(duplicates)
 
     def to_frame(self) -> pd.DataFrame:
-        """Votes as a long data frame; its categorical columns have all names, so ``from_frame`` returns equal votes.
+        """Votes as a long data frame; its categorical columns have all names.
 
+        ``from_frame`` returns equal votes from it, with ``classes=votes.classes`` if there are classes without votes.
         An abstention is a row without label and value. There are columns ``probability``, ``timestamp``, ``kind`` and
         ``family`` if any vote or annotator has one.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,15 @@ from palda.errors import DataError
 from palda.estimators.inputs import as_votes, gold_table
 from palda.estimators.inverted_classes import warn_of_inverted_classes
 from palda.estimators.parameters import ANNOTATOR_MODELS, check_parameters
+from palda.estimators.unvoted_classes import judged_classes, with_unvoted_absent
+from palda.models.assignment import (
+    StoppingInputs,
+    StoppingReport,
+    check_targets,
+    link_spread,
+    report_fields,
+    stopping_quality,
+)
 from palda.models.crowd import (
     AnnotatorHistory,
     CrowdSettings,
@@ -23,18 +32,21 @@ from palda.models.crowd import (
     belief_from_labels,
     check_gold,
     choose_n_profiles,
-    count_votes,
+    confirmed_verdicts,
     cut_votes,
+    document_counts,
     find_vote_sources,
+    first_state,
     fit_crowd,
+    fit_with_profiles,
     initial_label_probs,
+    label_doubt,
+    panel_summary,
     parse_annotator_prior,
     quality_table,
+    share_judged_by_people,
     start_belief,
-    start_label_probs,
-    start_state,
     summarize_annotators,
-    with_profiles,
     with_useful_levels,
 )
 
@@ -43,7 +55,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Array, Strings, Votes
-    from palda.models.crowd import GoldCheck, Profiles, VoteSources
+    from palda.models.crowd import GoldCheck, PanelSummary, Profiles, VoteSources
 
 
 @dataclass(frozen=True)
@@ -72,6 +84,11 @@ class Aggregation:
     gold_check : GoldCheck or None
         The consensus against gold labels that have votes, each held back once, as ``CrowdPALDA.gold_check_``; None with
         fewer than 30 such labels.
+    n_looks : int
+        Number of pairs of an annotator and a document with votes.
+    panel : PanelSummary or None
+        Models among the annotators: ``n_models``, ``n_people``, ``effective_votes`` (independent votes that the models
+        together are worth) and ``text``. None without models.
     """
 
     consensus: Array
@@ -83,6 +100,57 @@ class Aggregation:
     classes: Strings
     sources: VoteSources
     gold_check: GoldCheck | None = None
+    n_looks: int = 0
+    panel: PanelSummary | None = None
+    stopping: StoppingInputs | None = field(default=None, repr=False)
+
+    def stopping_report(
+        self, target_error: float | None = None, target_f1: float | None = None, *, random_gold: bool = False
+    ) -> StoppingReport:
+        """What is still expected to be wrong, and whether a target is met.
+
+        Parameters
+        ----------
+        target_error : float, default=None
+            Share of labels that may be wrong.
+        target_f1 : float, default=None
+            Micro-F1 that should be reached.
+        random_gold : bool, default=False
+            Whether the documents with known labels were drawn at random. Then they take part in the calibration, and
+            errors that all annotators share are covered. If not, they can only make the bound larger.
+
+        Returns
+        -------
+        StoppingReport
+            The numbers, as :meth:`palda.CrowdPALDA.stopping_report` has them; as text, a summary. What further votes
+            would bring is NaN, and there are no check votes.
+
+        Examples
+        --------
+        >>> from palda import aggregate, simulate
+        >>> news = simulate.newsroom(100, seed=0)
+        >>> votes, _ = simulate.crowd(news, [0.9, 0.8, 0.7], votes_per_doc=3, seed=0)
+        >>> report = aggregate(votes).stopping_report(target_error=0.3)
+        >>> report.n_votes, report.met
+        (300, True)
+        """
+        check_targets(target_error, target_f1)
+        if self.stopping is None:
+            raise ValueError("the result was not made by aggregate")
+        quality = stopping_quality(self.stopping, random_gold=random_gold)
+        probs = self.stopping.label_probs
+        return StoppingReport(
+            n_docs=len(self.doc_ids),
+            n_votes=self.n_looks,
+            wrong_per_doc=np.minimum(probs, 1.0 - probs).sum(axis=1),
+            wrong_after_one_vote=np.nan,
+            fixed_votes_per_doc=np.nan,
+            n_check_docs=0,
+            n_check_votes=0,
+            check_disagreements=0.0,
+            expected_disagreements=0.0,
+            **report_fields(quality, target_error, target_f1, random_gold=random_gold),
+        )
 
     @property
     def n_iter(self) -> int:
@@ -144,7 +212,8 @@ def aggregate(
     """Consensus and annotator quality from votes, without texts.
 
     Each document has one of several label-set profiles, which give a probability per class, so that classes may occur
-    together. Each annotator reports a class correctly with an annotator-specific probability (maths, eqs. 36-46).
+    together. Each annotator reports a class correctly with an annotator-specific probability (maths, eqs. 36-46), or
+    follows the support that a class has in a document (maths, eqs. 64-68).
 
     Parameters
     ----------
@@ -152,9 +221,10 @@ def aggregate(
         ``Votes``; a long data frame with columns doc, annotator, label and value; or an array of 1 and 0, with -1 or
         NaN for no vote. Numbers between 0 and 1 are soft votes; what they are worth is learned for each annotator.
     annotators : {"auto", "two_coin", "one_coin", "per_class"}, default="auto"
-        Annotator model. ``"auto"``: sensitivity and specificity per annotator and class, partially pooled; the votes
-        decide how much they differ by class. ``"two_coin"``: the same for all classes. ``"one_coin"``: one rate for
-        both, as published. ``"per_class"``: per annotator and class, pooled within each class only.
+        Annotator model. ``"auto"``: how often a typical annotator says yes to a label is estimated, and how annotators
+        differ from that; probabilities stay honest where people share mistakes, and models are one witness beside
+        people. The others take votes as independent given the label. ``"two_coin"``: sensitivity and specificity.
+        ``"one_coin"``: one rate for both, as published. ``"per_class"``: per annotator and class.
     n_profiles : int or "auto", default="auto"
         Number of label-set profiles. 1 makes classes independent. ``"auto"`` uses as many as improve the prediction of
         held-out votes.
@@ -190,6 +260,11 @@ def aggregate(
     ValueError
         If a parameter is invalid.
 
+    Warns
+    -----
+    PaldaWarning
+        If nobody voted on a class that has no gold labels either. It is absent in all documents.
+
     Examples
     --------
     >>> import numpy as np
@@ -210,18 +285,17 @@ def aggregate(
             f"{given.n_docs}, {given.n_annotators} and {given.n_classes}"
         )
     settings = CrowdSettings(ANNOTATOR_MODELS[annotators](), max_iter, tol, Threads(resolve_n_jobs(n_jobs)))
-    known = gold_table(gold, given)
+    gold_labels = gold_table(gold, given)
+    known = with_unvoted_absent(gold_labels, given)
     guess = initial_label_probs(given, known)
     sources = find_vote_sources(given, known, guess, settings, copies=copies, drift=drift, seed=random_state)
     voted = sources.convert(given) if sources else given
     start = _start(voted, known, initial_label_probs(voted, known) if sources else guess, settings, annotator_prior)
+    result = fit_crowd(cut_votes(voted, known), start, settings)
     if n_profiles == "auto":
-        n_profiles = choose_n_profiles(voted, known, start, settings, seed=random_state)
-    shards = cut_votes(voted, known)
-    result = fit_crowd(shards, start, settings)
+        n_profiles = choose_n_profiles(voted, known, result, settings, seed=random_state)
     if int(n_profiles) > 1:
-        several = with_profiles(shards, result, int(n_profiles), settings, random_state)
-        result = fit_crowd(shards, several.state, settings)
+        result = fit_with_profiles(voted, known, result, int(n_profiles), settings, random_state)
     if not result.converged:
         message = f"EM did not converge in {max_iter} iterations; raise max_iter or tol"
         warnings.warn(message, ConvergenceWarning, stacklevel=2)
@@ -231,17 +305,27 @@ def aggregate(
         belief, counts = belief_from_labels(
             model, given, result.label_probs, model.start(given.n_annotators, given.n_classes, history)
         )
-    warn_of_inverted_classes(belief, counts, given.classes, known)
+    warn_of_inverted_classes(belief, counts, given.classes, gold_labels)
+    documents = document_counts(given, gold_labels)
+    doubt = label_doubt(given, result.label_probs)
+    verdict = summarize_annotators(belief, counts, documents, doubt).verdict
+    confirmed = confirmed_verdicts(given, known, verdict, settings)
+    summary = summarize_annotators(belief, counts, documents, doubt, confirmed)
+    gold_check = check_gold(voted, known, result.state, settings, seed=random_state)
+    spread, judged = link_spread(result.state.belief, share_judged_by_people(given)), judged_classes(gold_labels, given)
     return Aggregation(
         consensus=result.label_probs,
-        annotator_quality=quality_table(summarize_annotators(belief, counts), given.annotators),
+        annotator_quality=quality_table(summary, given.annotators),
         profiles=result.state.profiles,
         log_likelihoods=result.log_likelihoods,
         converged=result.converged,
         doc_ids=given.doc_ids,
         classes=given.classes,
         sources=sources,
-        gold_check=check_gold(voted, known, result.state, settings, seed=random_state),
+        gold_check=gold_check,
+        n_looks=int(documents[:, 0].sum()),
+        panel=panel_summary(given, result.label_probs, int((gold_labels >= 0).any(axis=1).sum())),
+        stopping=StoppingInputs.of(result.label_probs[:, judged], known[:, judged], spread, gold_check),
     )
 
 
@@ -253,7 +337,6 @@ def _start(
     votes: Votes, known: NDArray[np.int8], guess: Array, settings: CrowdSettings, annotator_prior: Any
 ) -> CrowdState:
     """First state of EM: annotators from ``annotator_prior`` if given, else from the initial labels."""
-    model, history = settings.annotators, _history(annotator_prior, votes)
-    belief = with_useful_levels(votes, known, guess, start_belief(model, votes, history), settings)
-    probs = start_label_probs(votes, known, guess, settings)
-    return start_state(belief if history else model.update(count_votes(model, votes, probs), belief), probs)
+    start = start_belief(settings.annotators, votes, _history(annotator_prior, votes))
+    belief = with_useful_levels(votes, known, guess, start, settings)
+    return first_state(votes, known, guess, belief, settings)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Array, Strings
-    from palda.models.crowd import AnnotatorBelief, GoldCheck, VoteSources
+    from palda.models.crowd import AnnotatorBelief, AnnotatorSummary, GoldCheck, VoteSources
 
 
 class AnnotatorEstimator(VoteShareEstimator):
@@ -39,6 +39,8 @@ class AnnotatorEstimator(VoteShareEstimator):
     _vote_counts: Array
     _sources: VoteSources
     _individuals: tuple[AnnotatorBelief, Array] | None
+    _document_counts: NDArray[np.int64] | None = None  # None for files of earlier versions without votes
+    _confirmed: NDArray[np.bool_] | None = None  # negative verdicts that a second fit shares; None for earlier files
 
     @property
     def _belief(self) -> AnnotatorBelief:
@@ -56,9 +58,23 @@ class AnnotatorEstimator(VoteShareEstimator):
 
         Columns: ``annotator``; ``quality`` (expected share of correct votes) with its 95% interval ``low`` and
         ``high``; ``sensitivity``, ``specificity``, ``informedness``; ``n_votes``; ``verdict``; ``informedness_low``,
-        ``informedness_high``; ``n_present`` (expected number of votes on labels that are present).
+        ``informedness_high``; ``n_present`` (expected number of votes on labels that are present);
+        ``sensitivity_low``, ``sensitivity_high``, ``specificity_low``, ``specificity_high``. Intervals are wider where
+        labels are uncertain.
+
+        The verdict is "too few votes" for annotators without a history whose votes are on fewer than 10 documents, or
+        meet votes of others or gold labels on fewer than 5; and where the interval is too wide to decide. It is also
+        that instead of "spammer" or "adversarial" if a second fit, to the votes of the others alone, does not agree.
         """
-        return quality_table(summarize_annotators(*self._reported), self.annotators_)
+        return quality_table(self._annotator_summary(self._confirmed), self.annotators_)
+
+    def _annotator_summary(self, confirmed: NDArray[np.bool_] | None) -> AnnotatorSummary:
+        """Quality of the annotators, with the negative verdicts that are ``confirmed``; None for all of them."""
+        return summarize_annotators(*self._reported, self._document_counts, self._label_doubt(), confirmed)
+
+    def _label_doubt(self) -> Array | None:
+        """(annotators, 2): doubt about the labels that annotators judged; None if the votes are unknown."""
+        raise NotImplementedError
 
     @property
     def copies_(self) -> pd.DataFrame:

@@ -15,11 +15,12 @@ from palda.estimators.assignment_inputs import (
     parse_prices,
     positive,
 )
-from palda.estimators.stopping import CHECK_SHARE, StoppingEstimator, check_targets, share_of
+from palda.estimators.stopping import CHECK_SHARE, StoppingEstimator, share_of
 from palda.models.assignment import (
     Candidates,
     check_documents,
     check_looks,
+    check_targets,
     choose_check_pairs,
     choose_gold_pairs,
     choose_pairs,
@@ -28,7 +29,7 @@ from palda.models.assignment import (
     name_hashes,
     without_pairs,
 )
-from palda.models.crowd import summarize_annotators
+from palda.models.crowd import SupportBelief, expected_gain, summarize_annotators, typical_rates
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,6 +55,10 @@ class _Limits(NamedTuple):
     n_pairs: int
     budget: float
     by_label: bool
+
+
+_MIN_GAIN = 1e-12  # nats
+_MAX_WORTH_LABELS = 200_000  # whose supports are computed for an assignment; that takes a tenth of a second
 
 
 class AssignmentEstimator(StoppingEstimator):
@@ -308,4 +313,13 @@ class AssignmentEstimator(StoppingEstimator):
             parse_prices(price, people, record.n_tokens),
             free[number],
             self._vote_profiles,
+            self._vote_worth(),
         )
+
+    def _vote_worth(self) -> Array | None:
+        """(documents, classes): what one more vote tells, as a share of what it tells if votes are independent."""
+        if not isinstance(self._belief, SupportBelief) or self.consensus_.size > _MAX_WORTH_LABELS:
+            return None
+        average = typical_rates(self._belief, self._vote_counts, len(self.classes_))
+        here, elsewhere = (expected_gain(self.consensus_, rates) for rates in (self._typical_rates(), average))
+        return np.clip(here / np.maximum(elsewhere, _MIN_GAIN), 0.0, 1.0)

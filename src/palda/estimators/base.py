@@ -25,7 +25,7 @@ from palda.estimators.parameters import CONSTRAINTS
 from palda.estimators.progress import Progress
 from palda.metrics import choose_thresholds
 from palda.models.classifier import check_classifier
-from palda.models.crowd import CrowdSettings
+from palda.models.crowd import CrowdSettings, SupportBelief, SupportModel
 from palda.models.topics import (
     EMSettings,
     TopicPlan,
@@ -46,6 +46,7 @@ from palda.training import (
     compare_with_gold,
     fit_alternating,
     fit_base_rates,
+    fit_votes_alone,
     summarize_past,
     update_model,
     word_probs,
@@ -180,7 +181,10 @@ class TopicEstimator(TransformerMixin, ExplainedEstimator):
             topics = TopicPlan(self.n_topics_, bool(self.smoothing), em, seeds, progress.watch_run)
             if uses_base_rates:
                 chooses = isinstance(self.thresholds, str) or self.inference == "joint"
-                joint = fit_base_rates(data, topics, seed, hold_out=chooses)
+                if isinstance(joint_model, SupportModel) and not self._is_base_rate():
+                    joint = fit_votes_alone(data, topics, joint_model)
+                else:
+                    joint = fit_base_rates(data, topics, seed, hold_out=chooses)
                 self._prior, self._past, self.temper_ = None, summarize_past(data.counts), joint.temperature
                 self._keep_topics(joint.topics)
                 known = data.known[joint.held_out]
@@ -206,6 +210,12 @@ class TopicEstimator(TransformerMixin, ExplainedEstimator):
             self.thresholds_ = self._choose_thresholds(targets, self.out_of_fold_probs_)
         evidence = None if result.prior is None else result.prior.for_votes.evidence(result.out_of_fold_log_odds)
         return TrainedLabels(result.label_probs, result.log_likelihoods, gold_check, evidence)
+
+    @property
+    def _words_join_votes(self) -> bool:
+        """Whether words take part in the labels of documents with votes."""
+        is_support = isinstance(self._params.annotators, SupportBelief)
+        return self._prior is not None or self._is_base_rate() or not is_support
 
     def _check_features(self, data: TrainingData, *, uses_base_rates: bool) -> None:
         """Refuse features that nothing reads, and documents without words where only words are read."""
@@ -273,7 +283,7 @@ class TopicEstimator(TransformerMixin, ExplainedEstimator):
         state = ModelState(self._params, self._prior, self._past, vote_counts)
         with self._em_settings() as settings:
             crowd = self._crowd_settings(annotators, settings.engine)
-            result = update_model(state, batch, settings, crowd)
+            result = update_model(state, batch, settings, crowd, words_join_votes=self._words_join_votes)
         self._params, self._prior, self._past = result.state.params, result.state.prior, result.state.past
         if result.predicted_log_odds is not None and hasattr(self, "out_of_fold_probs_"):
             self.out_of_fold_probs_ = np.concatenate((self.out_of_fold_probs_, expit(result.predicted_log_odds)))

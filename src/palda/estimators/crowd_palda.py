@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
+from scipy.special import expit
 
 from palda.data import Votes, names_array
 from palda.engine import Threads, add_prefix, resolve_n_jobs, strip_prefix
@@ -14,6 +15,7 @@ from palda.estimators.document_inputs import ids_of
 from palda.estimators.inputs import as_votes, gold_table, known_votes, new_votes
 from palda.estimators.inverted_classes import warn_of_inverted_classes
 from palda.estimators.parameters import ANNOTATOR_MODELS
+from palda.estimators.unvoted_classes import with_unvoted_absent
 from palda.estimators.vote_changes import NewAnnotators
 from palda.io import ShardFolder
 from palda.models.assignment import VoteChanges
@@ -21,21 +23,27 @@ from palda.models.crowd import (
     CrowdSettings,
     CrowdState,
     GoldCheck,
+    KeptPriorBelief,
+    KeptPriorModel,
     ProfilePrior,
     PublishedCoin,
+    SupportBelief,
+    SupportModel,
     VoteSources,
     belief_from_labels,
     count_votes,
+    document_counts,
     expected_gain,
     find_vote_sources,
     initial_label_probs,
     label_posterior,
+    model_families,
     no_sources,
     parse_annotator_prior,
     start_belief,
-    typical_rates,
     with_useful_levels,
 )
+from palda.models.crowd.support_em import single_profile
 from palda.models.topics import TrainingData, belief_from_arrays, belief_to_arrays, cut_shards, label_probs
 from palda.training import Batch
 
@@ -46,9 +54,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from palda.data import Array, Counts, EncodedFeatures, VoteRows
+    from palda.data import Array, CountRows, Counts, EncodedFeatures, VoteRows
     from palda.estimators.checkpoint import Checkpoint
-    from palda.models.crowd import AnnotatorHistory, AnnotatorModel
+    from palda.models.crowd import AnnotatorBelief, AnnotatorHistory, AnnotatorModel
 
 
 class CrowdPALDA(AssignmentEstimator):
@@ -69,9 +77,10 @@ class CrowdPALDA(AssignmentEstimator):
     n_topics : int or "auto", default="auto"
         Number of topics.
     annotators : {"auto", "two_coin", "one_coin", "per_class"}, default="auto"
-        Annotator model. ``"auto"``: sensitivity and specificity per annotator and class, partially pooled; the votes
-        decide how much they differ by class. ``"two_coin"``: the same for all classes. ``"one_coin"``: one rate for
-        both, as published. ``"per_class"``: per annotator and class, pooled within each class only.
+        Annotator model. ``"auto"``: how often a typical annotator says yes to a label is estimated, and how annotators
+        differ from that; probabilities stay honest where people share mistakes, and models are one witness beside
+        people. The others take votes as independent given the label. ``"two_coin"``: sensitivity and specificity.
+        ``"one_coin"``: one rate for both, as published. ``"per_class"``: per annotator and class.
     copies : bool, default=True
         Whether annotators who repeat each other's votes are searched; a group of them then votes as one.
     drift : bool, default=True
@@ -84,7 +93,8 @@ class CrowdPALDA(AssignmentEstimator):
         that a document has, not as many as there are. ``"per_class"``: one per class, as published.
     label_prior : {"stacked", "topics", "words", "base_rate"} or classifier, default="stacked"
         Probability of each class before any vote: a classifier on words and topics, on one of them, a constant per
-        class, or any scikit-learn classifier with ``predict_proba``.
+        class, or any scikit-learn classifier with ``predict_proba``. With fewer than 50 documents it is the base rate,
+        and the consensus of ``annotators="auto"`` that of the votes alone.
     n_profiles : int or "auto", default="auto"
         Number of label-set profiles. ``"auto"`` uses as many as improve the prediction of held-out votes.
     smoothing : bool, default=True
@@ -136,7 +146,7 @@ class CrowdPALDA(AssignmentEstimator):
     --------
     >>> from palda import CrowdPALDA, simulate
     >>> news = simulate.newsroom(200, seed=0)
-    >>> votes, annotators = simulate.crowd(news, [0.9, 0.8, 0.7, 0.2], votes_per_doc=3, seed=0)
+    >>> votes, annotators = simulate.crowd(news, [0.95, 0.9, 0.7, 0.2], votes_per_doc=3, seed=0)
     >>> model = CrowdPALDA(random_state=0).fit(news.corpus, votes)
     >>> model.consensus_.shape
     (200, 10)
@@ -236,6 +246,11 @@ class CrowdPALDA(AssignmentEstimator):
             If votes, gold and X do not match.
         ValueError
             If a parameter or X is invalid.
+
+        Warns
+        -----
+        PaldaWarning
+            If nobody voted on a class that has no gold labels either. It is absent in all documents.
         """
         self._check_parameters()
         counts = self._counts(X, reset=True, features=features)
@@ -246,8 +261,9 @@ class CrowdPALDA(AssignmentEstimator):
         else:
             given = as_votes(votes, ids, counts.shape[0])
         encoded = self._learn_features(features, X, _feature_ids(ids, votes), counts.shape[0])
-        known = gold_table(gold, given)
-        model = self._annotator_model()
+        gold_labels = gold_table(gold, given)
+        known = with_unvoted_absent(gold_labels, given)
+        model = self._fitted_model()
         self._sources = self._found_sources(given, known, model)
         voted = self._sources.votes(given)
         belief, guess = start_belief(model, voted, _history(annotator_prior, voted)), initial_label_probs(voted, known)
@@ -258,13 +274,15 @@ class CrowdPALDA(AssignmentEstimator):
         trained = self._train(data, model, checkpoint)
         self.consensus_, self.vote_log_likelihoods_, self.gold_check_, evidence = trained
         self._vote_counts = count_votes(model, voted, self.consensus_)
+        self._document_counts = document_counts(given, gold_labels)
         self._individuals = None
         if self._sources:
             belief = start_belief(model, given, _history(annotator_prior, given))
             self._individuals = belief_from_labels(model, given, self.consensus_, belief)
         self._learn_vote_shares(counts, given)
-        self._keep_record(counts, given, known, evidence)
-        warn_of_inverted_classes(*self._reported, self.classes_, known)
+        self._keep_record(counts, given, gold_labels, evidence)
+        self._confirm_verdicts()
+        warn_of_inverted_classes(*self._reported, self.classes_, gold_labels)
         return self
 
     def _found_sources(self, votes: VoteRows, known: NDArray[np.int8], model: AnnotatorModel) -> VoteSources:
@@ -338,6 +356,8 @@ class CrowdPALDA(AssignmentEstimator):
         batch = Batch(counts, known, self._sources.convert(votes), features)
         result = self._update(batch, model, self._vote_counts)
         self._vote_counts = result.state.vote_counts
+        if self._document_counts is not None:
+            self._document_counts = self._document_counts + document_counts(votes, known)
         if self._individuals is not None:
             own, own_counts = self._individuals
             own_counts = own_counts + count_votes(model, votes, result.label_probs)
@@ -346,8 +366,14 @@ class CrowdPALDA(AssignmentEstimator):
         self.doc_ids_ = names_array([*self.doc_ids_, *votes.doc_ids])
         self._add_vote_shares(counts, votes)
         self._extend_record(counts, votes, known, result.evidence)
+        self._confirm_verdicts()
 
     def _annotator_model(self) -> AnnotatorModel:
+        """The model of the current beliefs."""
+        return KeptPriorModel() if isinstance(self._belief, KeptPriorBelief) else self._fitted_model()
+
+    def _fitted_model(self) -> AnnotatorModel:
+        """The model that a fit learns."""
         if self.annotators == "one_coin" and self.inference == "mean_field":
             return PublishedCoin()
         return ANNOTATOR_MODELS[self.annotators]()
@@ -361,7 +387,7 @@ class CrowdPALDA(AssignmentEstimator):
             Word counts.
         votes : Votes, DataFrame or array-like of shape (n_documents, n_annotators, n_classes)
             Votes as in ``fit``. Classes and annotators are matched by name, those of an array by position. Unknown
-            annotators count as typical members of the crowd.
+            annotators count as typical members of the crowd, those of the kind ``"model"`` together as one witness.
         doc_ids : iterable of str, default=None
             Ids of the rows of X.
         features : array-like of shape (n_documents, n_columns), DataFrame or FeatureTable, default=None
@@ -370,25 +396,43 @@ class CrowdPALDA(AssignmentEstimator):
         Returns
         -------
         ndarray of shape (n_documents, n_classes)
-            Probability that each class is present.
+            Probability that each class is present; that of ``predict_proba`` for documents without votes.
         """
         belief = self._belief
         counts, ids = self._counts(X, reset=False, features=features), ids_of(X, doc_ids, features)
         given = known_votes(votes, ids, counts.shape[0], self.classes_, self.annotators_)
         encoded = self._features(features, X, _feature_ids(ids, votes), counts.shape[0])
-        n_new_annotators = given.n_annotators - len(self.annotators_)
-        sources, order = self._sources.with_new_annotators(n_new_annotators)
-        belief, given = belief.with_new_annotators(n_new_annotators).take(order), sources.convert(given)
+        n_known = len(self.annotators_)
+        traits = given.annotator_kinds[n_known:], given.annotator_families[n_known:]
+        families = model_families(*traits, given.n_annotators - n_known)
+        sources, order = self._sources.with_new_annotators(len(families))
+        belief, given = belief.with_new_annotators(families).take(order), sources.convert(given)
         unknown = np.full((given.n_docs, given.n_classes), -1, dtype=np.int8)
         model = self._annotator_model()
+        if self._prior is None:
+            probs, has_no_votes = self._labels_with_base_rates(counts, given, belief), np.diff(given.doc_starts) == 0
+            if not self._words_join_votes and has_no_votes.any():
+                probs[has_no_votes] = self.predict_proba(X, features=features)[has_no_votes]
+            return probs
         with self._em_settings(model) as settings:
-            if self._prior is None:
-                params = replace(self._params, annotators=belief)
-                return label_probs(cut_shards(counts, unknown, given), params, settings)
             evidence = self._prior.evidence(counts, settings.engine, encoded)
             state = CrowdState(belief, self._prior.for_votes.profiles, ProfilePrior.vague(given.n_classes))
             crowd = self._crowd_settings(model, settings.engine)
-            return label_posterior(given, unknown, state, crowd, evidence)
+            probs = label_posterior(given, unknown, state, crowd, evidence)
+            has_no_votes = np.diff(given.doc_starts) == 0
+            if isinstance(belief, SupportBelief) and has_no_votes.any():  # what joins the votes is about their support
+                probs[has_no_votes] = expit(self._prior_log_odds(counts, encoded, settings)[has_no_votes])
+            return probs
+
+    def _labels_with_base_rates(self, counts: CountRows, votes: Votes, belief: AnnotatorBelief) -> Array:
+        """Labels of documents without a fitted label prior, from votes of the sources of a belief."""
+        unknown, model = np.full((votes.n_docs, votes.n_classes), -1, dtype=np.int8), self._annotator_model()
+        with self._em_settings(model) as settings:
+            if self._words_join_votes or not isinstance(belief, SupportBelief):
+                params = replace(self._params, annotators=belief)
+                return label_probs(cut_shards(counts, unknown, votes), params, settings)
+            state = CrowdState(belief, single_profile(belief), ProfilePrior.vague(votes.n_classes))
+            return label_posterior(votes, unknown, state, self._crowd_settings(model, settings.engine))
 
     def suggest(self, n: int = 10) -> pd.DataFrame:
         """Labels of training documents for which one more vote is worth most.
@@ -406,7 +450,7 @@ class CrowdPALDA(AssignmentEstimator):
         """
         import pandas as pd
 
-        rates = typical_rates(self._belief, self._vote_counts, len(self.classes_))
+        rates = self._typical_rates()
         if not isinstance(n, (int, np.integer)) or n < 1:
             raise ValueError(f"n={n!r} must be an integer of at least 1")
         gain = expected_gain(self.consensus_, rates)
@@ -437,6 +481,10 @@ class CrowdPALDA(AssignmentEstimator):
         arrays |= self._vote_share_arrays(arrays) | add_prefix("sources", self._sources.arrays())
         if self.gold_check_ is not None:
             arrays |= add_prefix("gold_check", self.gold_check_.arrays())
+        if self._document_counts is not None:
+            arrays["annotator_documents"] = self._document_counts
+        if self._confirmed is not None:
+            arrays["confirmed_verdicts"] = self._confirmed.astype(np.int8)
         if self._individuals is not None:
             belief, counts = self._individuals
             arrays |= add_prefix("individuals", {**belief_to_arrays(belief), "counts": counts})
@@ -445,6 +493,8 @@ class CrowdPALDA(AssignmentEstimator):
     def _take_state(self, arrays: dict[str, NDArray[Any]], state: dict[str, Any]) -> None:
         self.consensus_ = arrays["consensus"]
         self._vote_counts = arrays["vote_counts"]
+        self._document_counts = arrays.get("annotator_documents")
+        self._confirmed = arrays["confirmed_verdicts"] > 0 if "confirmed_verdicts" in arrays else None
         self.vote_log_likelihoods_ = arrays["vote_log_likelihoods"]
         self._take_vote_shares(arrays)
         self.gold_check_ = GoldCheck.from_arrays(strip_prefix("gold_check", arrays))
@@ -457,6 +507,14 @@ class CrowdPALDA(AssignmentEstimator):
         n_sources = len(self.annotators_) + self._sources.n_periods
         if len(self._belief.posterior) != n_sources or bool(self._sources) != (belief is not None):
             raise ValueError("the numbers of annotators differ")
+        _check_kinds(self._annotator_model(), self._belief, belief)
+
+
+def _check_kinds(model: AnnotatorModel, *beliefs: AnnotatorBelief | None) -> None:
+    """Raise ``ValueError`` unless these are beliefs of the model, where it has beliefs of its own."""
+    for kind, own in ((SupportModel, SupportBelief), (KeptPriorModel, KeptPriorBelief)):
+        if isinstance(model, kind) and any(not isinstance(belief, own) for belief in beliefs if belief is not None):
+            raise ValueError("the beliefs about annotators are those of another annotator model")
 
 
 def _history(annotator_prior: Any, votes: VoteRows) -> AnnotatorHistory | None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from palda.data import Votes, count_blocks, names_array
+from palda.data import Votes, count_blocks, names_array, take_counts
 from palda.engine import Threads, add_prefix, resolve_n_jobs, strip_prefix
 from palda.estimators.annotator_attributes import AnnotatorEstimator
+from palda.estimators.document_inputs import ids_of
 from palda.estimators.inputs import gold_table
 from palda.estimators.persistence import restored_votes, vote_arrays
 from palda.estimators.vote_changes import NewAnnotators, parse_changes
@@ -23,13 +24,27 @@ from palda.models.assignment import (
     update_all_labels,
     update_labels,
 )
-from palda.models.crowd import CrowdSettings, Profiles, belief_from_labels, count_votes
+from palda.models.crowd import (
+    CrowdSettings,
+    Profiles,
+    SupportBelief,
+    belief_from_labels,
+    confirmed_verdicts,
+    count_votes,
+    document_counts,
+    label_doubt,
+    model_families,
+    panel_summary,
+    shares_of_answers,
+    shares_of_labels,
+    typical_shares,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Array, CountRows, VoteRows
-    from palda.models.crowd import AnnotatorModel
+    from palda.models.crowd import AnnotatorBelief, AnnotatorModel, PanelSummary
 
     Ints = NDArray[np.int64]
 
@@ -53,6 +68,16 @@ class LabelUpdateEstimator(AnnotatorEstimator):
     @votes_.setter
     def votes_(self, votes: Votes | None) -> None:
         self._attached_votes = votes
+
+    @property
+    def known_labels_(self) -> NDArray[np.int8] | None:
+        """ndarray of shape (n_documents, n_classes): gold labels of the training documents, with those of updates.
+
+        1, 0, or -1 for unknown. ``consensus_`` repeats them, so it cannot be evaluated on them; see ``gold_check_``.
+        None if the model keeps no votes: its file is of an earlier version, or its shard folder has more than 5
+        million.
+        """
+        return None if self._record is None else self._record.known
 
     def update(self, votes: Any = None, gold: Any = None, *, documents: Literal["touched", "all"] = "touched") -> Self:
         """Update labels and annotators after new, changed or withdrawn votes on the training documents.
@@ -123,6 +148,18 @@ class LabelUpdateEstimator(AnnotatorEstimator):
         """
         return self._kept_record().votes.all_votes
 
+    @property
+    def panel_(self) -> PanelSummary | None:
+        """Models among the annotators: ``n_models``, ``n_people``, ``effective_votes`` and a ``text``; None without.
+
+        ``effective_votes`` are the independent votes that all models together are worth: they share mistakes.
+        """
+        check_is_fitted(self)
+        if self._record is None:
+            return None
+        known = (self._record.known >= 0).any(axis=1)
+        return panel_summary(self._record.votes.all_votes, self.consensus_, int(np.count_nonzero(known)))
+
     def _kept_record(self) -> LabellingRecord:
         check_is_fitted(self)
         if self._record is None:
@@ -153,12 +190,17 @@ class LabelUpdateEstimator(AnnotatorEstimator):
         if not n_new:
             return
         self._sources, order = self._sources.with_new_annotators(n_new)
-        belief = self._belief.with_new_annotators(n_new).take(order)
+        families = model_families(names_array(new.kinds), names_array(new.families), n_new)
+        belief = self._belief.with_new_annotators(families).take(order)
         self._params = replace(self._params, annotators=belief)
         self._vote_counts = with_rows(self._vote_counts, n_new)[order]
+        if self._document_counts is not None:
+            self._document_counts = np.pad(self._document_counts, ((0, n_new), (0, 0)))
+        if self._confirmed is not None:
+            self._confirmed = np.append(self._confirmed, np.zeros(n_new, dtype=bool))
         if self._individuals is not None:
             own, own_counts = self._individuals
-            self._individuals = own.with_new_annotators(n_new), with_rows(own_counts, n_new)
+            self._individuals = own.with_new_annotators(families), with_rows(own_counts, n_new)
         self.annotators_ = names_array([*self.annotators_, *new.names])
         if self._record is not None:
             self._record = replace(self._record, votes=self._record.votes.with_annotators(*new))
@@ -166,7 +208,7 @@ class LabelUpdateEstimator(AnnotatorEstimator):
     def _apply(self, changes: VoteChanges, known: NDArray[np.int8] | None) -> None:
         """Change votes and known labels, then the labels and rates that depend on them."""
         record = self._kept_record()
-        before = record.votes
+        before, known_before = record.votes, record.known
         after, touched = before.changed(changes)
         record = replace(record, votes=after)
         if known is not None:
@@ -174,7 +216,12 @@ class LabelUpdateEstimator(AnnotatorEstimator):
             touched = np.union1d(touched, newly_known)
         self._record = record
         if len(touched):
-            self._update_touched(touched, before.take(touched), after.take(touched))
+            old_votes, new_votes = before.take(touched), after.take(touched)
+            if self._document_counts is not None:
+                removed = document_counts(old_votes, known_before[touched])
+                added = document_counts(new_votes, record.known[touched])
+                self._document_counts = self._document_counts - removed + added
+            self._update_touched(touched, old_votes, new_votes)
 
     def _update_touched(self, touched: Ints, before: Votes, after: Votes) -> None:
         record, settings, old_probs = self._kept_record(), self._vote_settings(), self.consensus_[touched]
@@ -223,20 +270,33 @@ class LabelUpdateEstimator(AnnotatorEstimator):
                 return
             votes = votes.take(np.arange(votes.n_docs))
         if evidence is None:
-            evidence = self._rest_of_evidence(votes, self.consensus_)
+            evidence = self._rest_of_evidence(counts, votes, known, self.consensus_)
         n_tokens = document_lengths(counts)
         self._record = LabellingRecord(VoteStore.of(votes), evidence.astype(np.float32), known, n_tokens)
 
-    def _rest_of_evidence(self, votes: Votes, label_probs: Array) -> Array:
-        """Evidence of words and base rates, for models in which they and the votes give the labels in one EM."""
-        return evidence_besides_votes(self._sources.convert(votes), label_probs, self._belief, self._annotator_model())
+    def _rest_of_evidence(self, counts: CountRows, votes: Votes, known: NDArray[np.int8], label_probs: Array) -> Array:
+        """Evidence of words and base rates, for models without a fitted label prior.
+
+        It is found from the labels, those that are known as they would be if they were not.
+        """
+        converted, belief = self._sources.convert(votes), self._belief
+        rows = np.flatnonzero((known >= 0).any(axis=1))
+        if len(rows):
+            label_probs = label_probs.copy()
+            label_probs[rows] = self._labels_with_base_rates(take_counts(counts, rows), converted.take(rows), belief)
+        return evidence_besides_votes(converted, label_probs, belief, self._annotator_model())
+
+    def _labels_with_base_rates(self, counts: CountRows, votes: Votes, belief: AnnotatorBelief) -> Array:
+        """Labels of documents without a fitted label prior, none of them known."""
+        raise NotImplementedError
 
     def _extend_record(self, counts: CountRows, votes: Votes, known: NDArray[np.int8], evidence: Array | None) -> None:
         """Add new documents whose labels are the last of ``consensus_``."""
         if self._record is None:
             return
         if evidence is None:
-            evidence = self._rest_of_evidence(votes, self.consensus_[len(self.consensus_) - votes.n_docs :])
+            probs = self.consensus_[len(self.consensus_) - votes.n_docs :]
+            evidence = self._rest_of_evidence(counts, votes, known, probs)
         self._record = self._record.with_documents(votes, evidence, known, document_lengths(counts))
 
     def _attach(
@@ -264,8 +324,46 @@ class LabelUpdateEstimator(AnnotatorEstimator):
             if votes is None:
                 raise ValueError("the votes are missing")
             self._record = LabellingRecord.from_arrays(own, votes)
+            if self._document_counts is None:  # the file is of an earlier version
+                self._document_counts = document_counts(votes, self._record.known)
+
+    def _label_doubt(self) -> Array | None:
+        return None if self._record is None else label_doubt(self._record.votes.all_votes, self.consensus_)
+
+    def _confirm_verdicts(self) -> None:
+        """Compare negative verdicts with a second fit, after a fit and after new documents."""
+        self._confirmed = None
+        if self._record is not None:
+            verdict = self._annotator_summary(None).verdict
+            votes, known = self._record.votes.all_votes, self._record.known
+            settings = replace(self._vote_settings(), annotators=self._fitted_model())
+            self._confirmed = confirmed_verdicts(votes, known, verdict, settings)
+
+    def _shares_of_supports(self) -> Array | None:
+        record, belief = self._record, self._belief
+        if record is None or not isinstance(belief, SupportBelief):
+            return None
+        votes = self._sources.convert(record.votes.all_votes)
+        return typical_shares(votes, belief, record.evidence.astype(np.float64), self.consensus_)
+
+    def _predicted_supports(self, X: Any, features: Any) -> Array | None:
+        belief = self._belief
+        if not isinstance(belief, SupportBelief):
+            return None
+        if self._prior is None or belief.sharpness is None:
+            return shares_of_labels(self.predict_proba(X, features=features), belief)
+        counts = self._counts(X, reset=False, features=features)
+        encoded = self._features(features, X, ids_of(X, None), counts.shape[0])
+        with self._em_settings() as settings:
+            answers = self._prior.evidence(counts, settings.engine, encoded)
+        return shares_of_answers(answers, belief)
 
     def _annotator_model(self) -> AnnotatorModel:
+        """The model of the current beliefs."""
+        raise NotImplementedError
+
+    def _fitted_model(self) -> AnnotatorModel:
+        """The model that a fit learns; another one in files of earlier versions."""
         raise NotImplementedError
 
 

@@ -14,7 +14,7 @@ from palda.estimators.parameters import ANNOTATOR_MODELS, parameters_from_file
 from palda.io import WORDS_ARRAYS, check_words_state, has_array, json_rules
 from palda.models.assignment import RECORD_ARRAYS
 from palda.models.classifier import CLASSIFIER_ARRAYS, COMBINATION_ARRAYS, EXTERNAL_ARRAYS, VOTE_SHARE_ARRAYS
-from palda.models.crowd import GOLD_CHECK_ARRAYS, SOURCE_ARRAYS, HierarchicalModel
+from palda.models.crowd import EFFECT_ARRAYS, GOLD_CHECK_ARRAYS, KEPT_ARRAYS, SOURCE_ARRAYS, SupportModel
 from palda.models.topics import EVIDENCE_ARRAYS, PARAMS_ARRAYS, belief_arrays
 from palda.training import PAST_ARRAYS
 
@@ -86,6 +86,7 @@ _VOTE_COLUMNS: Schema = {
     "time": ArraySpec(("votes",), nan=True, group="times"),
 }
 _VOTES: Schema = prefixed("votes", _VOTE_COLUMNS, "votes")
+_KEPT_PRIORS: Schema = prefixed("effects", EFFECT_ARRAYS, "effects") | prefixed("kept", KEPT_ARRAYS, "kept")
 _RECORD: Schema = {
     **prefixed("record", RECORD_ARRAYS, "record"),
     **prefixed("record.votes", _VOTE_COLUMNS, "record/stored votes", own=["votes", "abstentions"]),
@@ -141,7 +142,10 @@ def _n_features(state: Any) -> int:
 def _crowd_arrays(settings: Mapping[str, Any]) -> Schema:
     model: Any = ANNOTATOR_MODELS[settings["annotators"]]
     rate_shape = ("classes",) * model.by_class + (2,) * model.by_state
-    belief = belief_arrays(rate_shape, has_effects=issubclass(model, HierarchicalModel))
+    has_support = issubclass(model, SupportModel)
+    belief = belief_arrays(rate_shape, has_support=has_support)
+    if has_support:
+        belief |= _KEPT_PRIORS
     counts = ArraySpec(("annotators", *rate_shape, 2), low=-_ROUNDING, high=_MAX_VOTES)
     return {
         **prefixed("annotators", belief, own=["annotators", "families"]),  # of sources, which may be more
@@ -149,6 +153,8 @@ def _crowd_arrays(settings: Mapping[str, Any]) -> Schema:
         **prefixed("sources", SOURCE_ARRAYS),
         **prefixed("gold_check", GOLD_CHECK_ARRAYS),
         **prefixed("individuals", {**belief, "counts": counts}, "individuals", own=["families", "sources with levels"]),
+        "annotator_documents": ArraySpec(("annotators", 2), "integer", low=0, group="annotator documents"),
+        "confirmed_verdicts": ArraySpec(("annotators",), "integer", low=0, high=1, group="confirmed verdicts"),
         "consensus": ArraySpec(("documents", "classes"), low=-_ROUNDING, high=1.0 + _ROUNDING),
         "vote_log_likelihoods": ArraySpec(("turns",), infinite=True),
         **prefixed("vote_share", VOTE_SHARE_ARRAYS, group="vote share"),

@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import (
 )
 
 from palda.io import json_rules
-from palda.models.crowd import HierarchicalModel, OneCoinModel, PerClassModel, TwoCoinModel
+from palda.models.crowd import OneCoinModel, PerClassModel, SupportModel, TwoCoinModel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from palda.models.crowd import AnnotatorModel
 
 ANNOTATOR_MODELS: dict[str, type[AnnotatorModel]] = {
-    "auto": HierarchicalModel,
+    "auto": SupportModel,
     "one_coin": OneCoinModel,
     "two_coin": TwoCoinModel,
     "per_class": PerClassModel,

@@ -7,33 +7,46 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from palda.estimators.label_updates import LabelUpdateEstimator
+from palda.estimators.unvoted_classes import judged_classes
 from palda.models.assignment import (
-    Calibration,
-    LabelHistogram,
+    CheckEvidence,
+    HeldBackLabels,
     Rates,
+    StoppingInputs,
     StoppingReport,
-    calibrate,
     check_documents,
     check_looks,
+    check_targets,
     expected_wrong,
     fixed_overlap_errors,
-    micro_f1,
+    link_spread,
     name_hashes,
-    no_calibration,
     rates_by_annotator,
+    rates_given_others,
+    report_fields,
     slope_log_likelihoods,
     split_looks,
+    stopping_quality,
     typical_votes,
     vote_log_likelihoods,
     votes_needed,
 )
-from palda.models.crowd import CrowdState, ProfilePrior, label_posterior
+from palda.models.crowd import (
+    CrowdState,
+    ProfilePrior,
+    SupportBelief,
+    label_posterior,
+    rates_given_votes,
+    share_judged_by_people,
+    typical_rates,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Array, Votes
-    from palda.models.assignment import ExpectedQuality, TypicalVotes
+    from palda.models.assignment import StoppingQuality, TypicalVotes
+    from palda.models.crowd import HeldOutVotes, TypicalRates
 
     Ints = NDArray[np.int64]
 
@@ -41,7 +54,6 @@ CHECK_SHARE = 0.05
 """Share of documents that get check votes, and of all votes that are check votes, if there is a target."""
 
 _MAX_CHECK_DOCS = 2000  # that the calibration uses
-_CERTAIN = 1.0 - 1e-6  # rates of known labels
 
 
 class CheckVotes(NamedTuple):
@@ -51,7 +63,7 @@ class CheckVotes(NamedTuple):
     label_probs: Array  # (docs, classes): without check votes and known labels
     place: Ints  # (looks,): position of each look in ``docs``
     values: NDArray[np.int8]  # (looks, classes): -1 for no vote
-    rates: Rates  # (looks, classes)
+    rates: Rates  # (looks, classes): given the other votes on the label, if the annotator model lets votes depend
 
     def log_likelihoods(self) -> Array:
         """(slopes,): log-likelihood of the votes for each slope of the log-odds."""
@@ -66,35 +78,13 @@ class CheckVotes(NamedTuple):
         return int((self.values >= 0).sum())
 
 
-class _Quality(NamedTuple):
-    """Expected quality at the calibrated slope, and the upper bound of the number of wrong labels."""
-
-    expected: ExpectedQuality
-    upper_wrong: float
-    calibration: Calibration
-    check: CheckVotes
-    n_check_docs: int
-    n_labels: int
-
-    def meets(self, target_error: float | None, target_f1: float | None) -> bool | None:
-        """Whether the bounds meet all targets; None without a target."""
-        if target_error is None and target_f1 is None:
-            return None
-        few = target_error is None or self.upper_wrong <= target_error * self.n_labels
-        return few and (target_f1 is None or self.lower_f1 >= target_f1)
-
-    @property
-    def lower_f1(self) -> float:
-        """Micro-F1 with as many wrong labels as the bound."""
-        return micro_f1(self.expected.found, self.upper_wrong)
-
-
 class StoppingEstimator(LabelUpdateEstimator):
     """The part of ``CrowdPALDA`` that says how many labels are still wrong."""
 
     _hashes_of: tuple[Any, NDArray[np.uint64]] | None = None
-    _quality_of: tuple[tuple[Any, ...], _Quality] | None = None
+    _quality_of: tuple[tuple[Any, ...], StoppingQuality] | None = None
     _checks_of: tuple[tuple[Any, ...], CheckVotes] | None = None
+    _rates_of: tuple[tuple[Any, ...], TypicalRates] | None = None
 
     def stopping_report(
         self,
@@ -133,14 +123,14 @@ class StoppingEstimator(LabelUpdateEstimator):
         >>> news = simulate.newsroom(100, seed=0)
         >>> votes, _ = simulate.crowd(news, [0.9, 0.8, 0.7], votes_per_doc=2, seed=0)
         >>> model = CrowdPALDA(label_prior="words", random_state=0).fit(news.corpus, votes)
-        >>> report = model.stopping_report(target_error=0.2)
+        >>> report = model.stopping_report(target_error=0.25)
         >>> report.n_votes, report.met
         (200, True)
         """
         check_targets(target_error, target_f1)
-        record = self._kept_record()
-        quality = self._expected_quality(share_of(check_share, "check_share"), random_gold=random_gold)
-        typical = self._typical_votes()
+        record, check_share = self._kept_record(), share_of(check_share, "check_share")
+        quality = self._expected_quality(check_share, random_gold=random_gold)
+        typical, check = self._typical_votes(), self._check_votes(check_share)
         wrong = expected_wrong(self.consensus_, typical)
         ratio = quality.expected.wrong / max(float(wrong.sum()), 1e-12)
         looks = record.votes.looks()
@@ -151,51 +141,39 @@ class StoppingEstimator(LabelUpdateEstimator):
             record.evidence,
             record.known,
             self._vote_profiles,
-            self._annotator_rates(np.arange(len(self.annotators_))),
+            self._annotators_of_votes(),
             weights,
             enough,
         )
         return StoppingReport(
             n_docs=len(self.doc_ids_),
-            n_labels=quality.n_labels,
             n_votes=len(looks),
-            expected_wrong=quality.expected.wrong,
-            upper_wrong=quality.upper_wrong,
             wrong_per_doc=wrong,
-            expected_f1=quality.expected.f1,
-            lower_f1=quality.lower_f1,
             wrong_after_one_vote=ratio * float(expected_wrong(self.consensus_, typical, 1).sum()),
             fixed_votes_per_doc=votes_needed(errors, enough),
-            n_check_docs=quality.n_check_docs,
-            n_check_votes=len(quality.check.values),
-            **_disagreements(quality.check, quality.calibration.slope),
-            calibration=quality.calibration,
-            uses_random_gold=random_gold and bool((record.known >= 0).any()),
-            target_error=target_error,
-            target_f1=target_f1,
-            met=quality.meets(target_error, target_f1),
+            n_check_docs=int(check_documents(self._doc_hashes(), check_share).sum()),
+            n_check_votes=len(check.values),
+            **_disagreements(check, quality.calibration.slope),
+            **report_fields(quality, target_error, target_f1, random_gold=random_gold),
         )
 
-    def _expected_quality(self, check_share: float, *, random_gold: bool) -> _Quality:
+    def _expected_quality(self, check_share: float, *, random_gold: bool) -> StoppingQuality:
         """Expected quality of the consensus; computed again when votes or rates have changed."""
         record = self._kept_record()
         key = (record, self._belief, self.consensus_, check_share, random_gold)
         if self._quality_of is not None and _same(self._quality_of[0], key):
             return self._quality_of[1]
-        check = self._check_votes(check_share)
-        tests = [check, self._gold_as_votes()] if random_gold else [check]
-        n_compared = sum(test.n_judgements for test in tests)
-        log_likelihoods = sum((test.log_likelihoods() for test in tests), start=np.zeros(1))
-        calibration = calibrate(log_likelihoods, n_compared) if n_compared else no_calibration()
-        histogram = LabelHistogram.of(self.consensus_, record.known)
-        quality = _Quality(
-            histogram.quality(calibration.slope),
-            calibration.upper_wrong(histogram),
-            calibration,
-            check,
-            int(check_documents(self._doc_hashes(), check_share).sum()),
-            histogram.n_labels,
+        check, gold = self._check_votes(check_share), self.gold_check_
+        judged = judged_classes(record.known, record.votes.all_votes)
+        inputs = StoppingInputs(
+            self.consensus_[:, judged],
+            record.known[:, judged],
+            link_spread(self._belief, share_judged_by_people(record.votes.all_votes)),
+            self._held_back_labels(),
+            1.0 if gold is None else gold.wrong_without_gold,
+            CheckEvidence(check.log_likelihoods(), check.n_judgements) if check.n_judgements else None,
         )
+        quality = stopping_quality(inputs, random_gold=random_gold)
         self._quality_of = key, quality
         return quality
 
@@ -212,6 +190,9 @@ class StoppingEstimator(LabelUpdateEstimator):
             return self._checks_of[1]
         hashes = self._doc_hashes(), name_hashes(self.annotators_, "annotator")
         looks = check_looks(record.votes.looks(), *hashes, share)
+        if isinstance(self._belief, SupportBelief) and self._belief.panel is not None:
+            # models repeat each other's mistakes: their votes check nothing
+            looks = looks[~self._belief.panel.is_model[self._current_sources()[looks[:, 1]]]]
         docs = np.unique(looks[:, 0])
         if len(docs) > _MAX_CHECK_DOCS:
             docs = np.sort(docs[np.argsort(hashes[0][docs])[:_MAX_CHECK_DOCS]])
@@ -220,20 +201,37 @@ class StoppingEstimator(LabelUpdateEstimator):
         others, values = split_looks(record.votes.take(docs), np.column_stack((place, looks[:, 1])))
         values = np.where(record.known[looks[:, 0]] >= 0, -1, values).astype(np.int8)
         rates = self._annotator_rates(looks[:, 1])
+        if isinstance(self._belief, SupportBelief):
+            model, belief, convert = self._annotator_model(), self._belief, self._sources.convert
+
+            def held_out(hidden: Votes, visible: Votes) -> HeldOutVotes:
+                return model.held_out(convert(hidden), convert(visible), belief)
+
+            rates = rates_given_others(rates, np.column_stack((place, looks[:, 1])), record.votes.take(docs), held_out)
         found = CheckVotes(docs, self._posterior(others, docs), place, values, rates)
         self._checks_of = key, found
         return found
 
-    def _gold_as_votes(self) -> CheckVotes:
-        """Known labels of documents with votes as votes that are never wrong, and the labels without them."""
-        record = self._kept_record()
-        docs = np.flatnonzero((record.known >= 0).any(axis=1))
+    def _held_back_labels(self) -> HeldBackLabels | None:
+        """Known labels of documents with votes, and their probabilities without them.
+
+        Those of the fit were held back from it. Of later ones, the fit has seen nothing.
+        """
+        record, check = self._kept_record(), self.gold_check_
+        known = record.known.copy()
+        parts = []
+        if check is not None and len(check.doc):
+            parts.append(HeldBackLabels(check.doc, check.label_probs, check.probs_without_gold, check.truth))
+            known[check.doc] = -1
+        docs = np.flatnonzero((known >= 0).any(axis=1))
         votes = record.votes.take(docs)
-        has_votes = np.diff(votes.doc_starts) > 0
-        docs, votes = docs[has_votes], votes.take(has_votes)
-        certain = np.full((len(docs), len(self.classes_)), _CERTAIN)
-        place = np.arange(len(docs))
-        return CheckVotes(docs, self._posterior(votes, docs), place, record.known[docs], Rates(certain, certain))
+        has_votes = votes.per_pair() > 0
+        if has_votes.any():
+            probs = self._posterior(votes, docs)
+            row, label = np.nonzero(has_votes & (known[docs] >= 0))
+            held_back = probs[row, label]
+            parts.append(HeldBackLabels(docs[row], held_back, held_back, known[docs[row], label]))
+        return HeldBackLabels(*map(np.concatenate, zip(*parts, strict=True))) if parts else None
 
     def _posterior(self, votes: Votes, docs: Ints) -> Array:
         """Labels of some documents under given votes, without known labels."""
@@ -244,6 +242,13 @@ class StoppingEstimator(LabelUpdateEstimator):
         state = CrowdState(self._belief, self._vote_profiles, ProfilePrior.vague(n_classes))
         evidence = self._kept_record().evidence[docs].astype(np.float64)
         return label_posterior(self._sources.convert(votes), unknown, state, self._vote_settings(), evidence)
+
+    def _annotators_of_votes(self) -> Rates | SupportBelief:
+        """What votes of the annotators are drawn from: their rates, or their traits in the support model."""
+        belief = self._belief
+        if not isinstance(belief, SupportBelief):
+            return self._annotator_rates(np.arange(len(self.annotators_)))
+        return belief.take(self._current_sources())
 
     def _current_sources(self) -> Ints:
         """(annotators,): the source whose rates each annotator has now; the last period, that of a group of copies."""
@@ -260,6 +265,17 @@ class StoppingEstimator(LabelUpdateEstimator):
         sources = np.append(self._current_sources(), -1)[positions]
         return rates_by_annotator(self._belief, sources, len(self.classes_))
 
+    def _typical_rates(self) -> TypicalRates:
+        """Rates of one more typical vote: (documents, classes) given the votes there are, or (classes,)."""
+        record, belief = self._record, self._belief
+        if record is None or not isinstance(belief, SupportBelief):
+            return typical_rates(belief, self._vote_counts, len(self.classes_))
+        key = (record, belief, self.consensus_)
+        if self._rates_of is None or not _same(self._rates_of[0], key):
+            votes = self._sources.convert(record.votes.all_votes)
+            self._rates_of = key, rates_given_votes(votes, belief, record.evidence.astype(np.float64))
+        return self._rates_of[1]
+
     def _typical_votes(self) -> TypicalVotes:
         rates = self._annotator_rates(np.arange(len(self.annotators_)))
         weights = np.bincount(self._kept_record().votes.looks()[:, 1], minlength=len(self.annotators_))
@@ -271,7 +287,7 @@ def _same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     return all(a is b or (isinstance(a, (bool, float)) and a == b) for a, b in zip(one, other, strict=True))
 
 
-def _disagreements(check: CheckVotes, slope: float) -> dict[str, float]:
+def _disagreements(check: CheckVotes, slope: float) -> dict[str, Any]:
     """Check votes against the consensus without them, and their expected number."""
     voted = check.values >= 0
     probs = np.clip(check.label_probs[check.place], 1e-9, 1.0 - 1e-9)
@@ -282,13 +298,6 @@ def _disagreements(check: CheckVotes, slope: float) -> dict[str, float]:
         "check_disagreements": float(np.sum((check.values != decided)[voted])),
         "expected_disagreements": float(np.sum(np.where(decided, 1.0 - prob_yes, prob_yes)[voted])),
     }
-
-
-def check_targets(target_error: Any, target_f1: Any) -> None:
-    """Raise unless targets are None or between 0 and 1."""
-    for name, value in (("target_error", target_error), ("target_f1", target_f1)):
-        if value is not None and not (isinstance(value, (int, float, np.number)) and 0.0 < value < 1.0):
-            raise ValueError(f"{name}={value!r:.60} must be a number between 0 and 1")
 
 
 def share_of(share: Any, name: str) -> float:

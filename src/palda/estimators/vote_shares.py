@@ -30,10 +30,13 @@ class VoteShareEstimator(TopicEstimator):
         """ndarray of shape (n_documents, n_classes): share of people who would say that a class is present.
 
         For the training documents, from their words and votes. It says nothing about the truth, unlike ``consensus_``:
-        it is close to ½ if people disagree, however reliable they are. Votes of annotators of the kind ``"model"`` do
-        not count, unless there are no others.
+        it is close to ½ if people disagree, however reliable they are. With the default annotator model it is that of
+        typical annotators, from the same supports as the consensus. Votes of annotators of the kind ``"model"`` then
+        count for what they say about people; with other annotator models they do not count, unless there are no others.
         """
-        return self._fitted_vote_shares().shares()
+        shares = self._fitted_vote_shares()
+        of_supports = self._shares_of_supports()
+        return shares.shares() if of_supports is None else of_supports
 
     def predict_vote_share(self, X: Any, *, features: Any = None) -> Array:
         """Share of people who would say that a class is present, for documents without votes.
@@ -48,10 +51,19 @@ class VoteShareEstimator(TopicEstimator):
         Returns
         -------
         ndarray of shape (n_documents, n_classes)
-            Expected share of yes among votes of the annotators of the training documents.
+            Expected share of yes among votes of typical annotators of the training documents.
         """
         shares = self._fitted_vote_shares()
-        return shares.expected(self.predict_proba(X, features=features))
+        of_supports = self._predicted_supports(X, features)
+        return shares.expected(self.predict_proba(X, features=features)) if of_supports is None else of_supports
+
+    def _shares_of_supports(self) -> Array | None:
+        """Shares of the training documents by the support of their labels; None without the support model."""
+        raise NotImplementedError
+
+    def _predicted_supports(self, X: Any, features: Any) -> Array | None:
+        """Shares of documents without votes, likewise."""
+        raise NotImplementedError
 
     def _fitted_vote_shares(self) -> VoteShares:
         check_is_fitted(self)

@@ -16,7 +16,7 @@ from palda.errors import DataError, PaldaWarning
 from palda.io.exports import is_archive, platform_of
 from palda.io.files import Table, file_name
 from palda.io.table_files import as_table, read_chunks
-from palda.io.tables import read_documents, read_table_votes, read_votes
+from palda.io.tables import document_ids, read_documents, read_table_votes, read_votes
 
 if TYPE_CHECKING:
     import os
@@ -289,34 +289,72 @@ def read_any_votes(path: Source, options: ReadOptions = _DEFAULTS, documents: An
 
 
 def read_gold(
-    path: Source, doc_ids: Iterable[str], classes: Iterable[str], encoding: str | None = None
+    path: Source,
+    doc_ids: Iterable[str],
+    classes: Iterable[str],
+    encoding: str | None = None,
+    *,
+    id: str | None = None,  # noqa: A002 - the natural word at the call
 ) -> NDArray[np.int8]:
     """Gold labels (documents, classes), -1 if unknown, from a table in any layout of votes without annotators.
 
-    Unknown documents and classes are an error.
+    A table of documents with columns ``gold_<class>`` is accepted too; ``id`` is its column of ids, if it has one of
+    that name. Unknown documents and classes are an error.
     """
     axis, names = list(doc_ids), list(classes)
-    votes = read_gold_votes(path, names, encoding, axis)
+    votes = read_gold_votes(path, names, encoding, axis, id=id)
     gold = np.full((len(axis), len(names)), validation.BLANK, dtype=np.int8)
     gold[votes.doc, votes.label] = votes.value
     return gold
 
 
 def read_gold_votes(
-    path: Source, classes: Iterable[str], encoding: str | None = None, documents: Iterable[str] | None = None
+    path: Source,
+    classes: Iterable[str],
+    encoding: str | None = None,
+    documents: Iterable[str] | None = None,
+    *,
+    id: str | None = None,  # noqa: A002 - the natural word at the call
 ) -> Votes:
     """Gold labels as votes of a single annotator; by default the documents are those that occur."""
     table = as_table(path, encoding)
     clash = validation.find_column(list(table.frame.columns), "annotator", None, table.where)
     if clash is not None:
         table.where.fail("gold labels have no annotators; remove the column, or is this a file of votes?", None, clash)
+    names = [str(name) for name in classes]
+    if any(f"gold_{name}" in table.frame.columns and f"gold_{name}" not in names for name in names):
+        return _gold_columns(table, names, id, documents)
     with_annotator = replace(table, frame=table.frame.assign(annotator="gold"))
     try:
-        return read_table_votes(with_annotator, documents, soft=False, classes=classes)
+        return read_table_votes(with_annotator, documents, soft=False, classes=names)
     except DataError as error:  # no option leaves out a column of gold labels
         advice = error.problem.replace(", pass ignore=", ", leave it out with ignore=")
         advice = re.sub(r" with ignore=\[.*\]", " of the table", advice, flags=re.DOTALL)
         raise DataError(advice, file=error.file, row=error.row, column=error.column) from None
+
+
+def _gold_columns(table: Table, classes: list[str], id_column: str | None, documents: Iterable[str] | None) -> Votes:
+    """Gold labels in the columns ``gold_<class>`` of a table of documents, as votes of a single annotator."""
+    header, where = list(table.frame.columns), table.where
+    column = validation.find_column(header, "doc", id_column if id_column in header else None, where)
+    if column is None:
+        where.fail(f"no column of document ids among {validation.listed(header)}; name one 'doc'")
+    doc_ids = document_ids(table.frame[column], where)
+    fields = {name: table.frame[name].to_numpy(dtype=object) for name in header if name.startswith("gold_")}
+    given = Documents(doc_ids, names_array([""] * len(doc_ids)), fields)
+    warn_about_unused_gold(given, names_array(classes), where.file or "data frame")
+    try:
+        known = given.gold(classes)
+    except DataError as error:
+        raise DataError(error.problem, file=where.file, column=error.column) from None
+    axis = doc_ids if documents is None else names_array(documents)
+    place = {name: position for position, name in enumerate(axis)}
+    labels = np.full((len(axis), len(classes)), validation.BLANK, dtype=np.int8)
+    for record in np.flatnonzero((known != validation.BLANK).any(axis=1)):
+        if doc_ids[record] not in place:
+            where.fail(validation.unknown_name(doc_ids[record], axis.tolist(), "document"), int(record), column)
+        labels[place[doc_ids[record]]] = known[record]
+    return Votes.from_array(labels[:, np.newaxis], doc_ids=axis, annotators=["gold"], classes=classes)
 
 
 def guess_format(path: Source, encoding: str | None = None) -> str:

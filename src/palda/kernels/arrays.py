@@ -180,3 +180,52 @@ class StepRing(NamedTuple):
     """(steps, problems): 1 / (move · change), 0 for a step that does not count."""
     newest: NDArray[np.int64]
     """(problems,): position of the last step."""
+
+
+class VoteProbs(NamedTuple):
+    """Probability of each vote value at each point of the grid of supports."""
+
+    cell_of: NDArray[np.int32]
+    """(annotators · classes,): row of ``table``; -1 for an annotator who did not judge the class."""
+    table: NDArray[np.float64]
+    """(cells, 2, points)."""
+
+
+class GridPrior(NamedTuple):
+    """Distributions of the support of labels over the points of a grid."""
+
+    points: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    """(classes, points): of all labels,"""
+    present: NDArray[np.float64]
+    """of those that are present,"""
+    absent: NDArray[np.float64]
+    """and of those that are absent; all add up to 1."""
+
+
+LOWEST_ANSWER = -200.0
+"""Log-likelihood of an answer at the least likely point of the grid, relative to the most likely one."""
+
+
+class GridEvidence(NamedTuple):
+    """What else is known of the support of labels, besides votes.
+
+    Normal distributions stand in place of those of the classes. Answers a classifier gives, normal given the support,
+    join the votes: at a point s of the grid they have the log-likelihood "answer · s - sharpness · s² / 2".
+    """
+
+    mean: NDArray[np.float64]
+    """(documents, classes): of the normal distributions; empty if there are none."""
+    precision: NDArray[np.float64]
+    """(documents, classes): 0 where there is none."""
+    answers: NDArray[np.float64]
+    """(documents, classes): 0 where there is none; empty if there is none at all."""
+    sharpness: NDArray[np.float64]
+    """(classes,): of the answers."""
+    doubt: float
+    """Probability that a normal distribution says nothing, and the distribution of the class holds."""
+
+    def take(self, rows: NDArray[np.int64] | slice) -> GridEvidence:
+        """What is known of some documents."""
+        parts = {name: getattr(self, name) for name in ("mean", "precision", "answers")}
+        return self._replace(**{name: part[rows] for name, part in parts.items() if len(part)})

@@ -27,7 +27,17 @@ from palda.kernels.arrays import (
     WordEvidence,
     WordRows,
 )
+from palda.kernels.changes_reference import n_orders_above
 from palda.kernels.lookahead_reference import label_gains, vote_gains, wrong_in_sets, wrong_labels
+from palda.kernels.support_reference import (
+    answer_sums,
+    robust_centres,
+    support_counts,
+    support_evidence,
+    support_likelihoods,
+    support_step,
+    trait_sums,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_word_scores",
+    "answer_sums",
     "explain_away",
     "joint",
     "label_gains",
@@ -46,7 +57,14 @@ __all__ = [
     "lbfgs_direction",
     "logistic_pass",
     "mean_field",
+    "n_orders_above",
     "platt_sums",
+    "robust_centres",
+    "support_counts",
+    "support_evidence",
+    "support_likelihoods",
+    "support_step",
+    "trait_sums",
     "vote_gains",
     "wrong_in_sets",
     "wrong_labels",

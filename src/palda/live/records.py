@@ -157,7 +157,7 @@ class AnnotatorEstimate:
     sensitivity: float
     specificity: float
     n_votes: int
-    verdict: str  # of the report: "good", "fair", "spammer", "adversarial", ...
+    verdict: str  # of the report: "reliable", "noisy", "spammer", "adversarial", "too few votes"
     alarms: tuple[str, ...] = ()  # one line each: copy of whom, drift, much too fast
 
     @classmethod
@@ -181,6 +181,8 @@ class ProjectEstimate:
     n_check_votes: int
     is_met: bool
     is_provisional: bool = False  # from so few documents that the numbers are rough and may rise
+    contradiction: str = ""  # how gold labels contradict the numbers; empty if they do not
+    models: str = ""  # what models among the annotators are worth; empty without models
 
 
 @dataclass(frozen=True)

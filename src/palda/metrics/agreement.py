@@ -8,7 +8,7 @@ document, expected disagreement that between any two judgements. Documents with 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -35,6 +35,11 @@ _MIN_PAIRS = 1000
 
 _MAX_SETS_PER_STEP = 100
 """Documents with more distinct sets than this are processed one by one."""
+
+_MIN_DOCS = 5
+"""Minimum number of documents for a standard error."""
+
+_TINY_SHARE = 1e-9  # of the expected disagreement: what rounding leaves of 0
 
 _NAN = float("nan")
 
@@ -94,7 +99,9 @@ class SetAgreement:
     observed, expected : float
         Observed and expected disagreement.
     standard_error : float
-        Standard error of alpha from sampling pairs; 0 if every pair was compared.
+        Standard error of alpha over documents like these, judged by the same annotators: a jackknife that leaves out
+        one document at a time, and the error of sampled pairs. NaN if it cannot be computed: with fewer than 5
+        documents, without any disagreement, or if all sets but those of one document are equal.
     n_docs, n_annotations : int
         Number of documents and of complete annotations used.
     n_partial : int
@@ -159,13 +166,16 @@ def label_set_alpha(
     if not len(doc):
         return SetAgreement(_NAN, _NAN, _NAN, _NAN, n_docs=0, n_annotations=0, n_partial=n_partial)
     sets, code = _LabelSets.distinct(marks)
-    observed = _observed_disagreement(doc, code, sets, n_annotations, measure)
-    expected, error = _expected_disagreement(code, sets, measure, max_pairs, np.random.default_rng(random_state))
+    within = _distances_within(doc, code, sets, n_annotations, measure)
+    observed = float(within.sum()) / len(doc)
+    anywhere = _distances_anywhere(code, sets, measure, max_pairs, np.random.default_rng(random_state))
+    expected = float(anywhere.means.mean())
+    sampling_error = observed / expected**2 * anywhere.error if expected else _NAN
     return SetAgreement(
         alpha=1 - observed / expected if expected else _NAN,
         observed=observed,
         expected=expected,
-        standard_error=observed / expected**2 * error if expected else _NAN,
+        standard_error=float(np.hypot(_jackknife_error(doc, within, anywhere.means), sampling_error)),
         n_docs=int(np.count_nonzero(n_annotations >= 2)),
         n_annotations=len(doc),
         n_partial=n_partial,
@@ -240,70 +250,113 @@ class _LabelSets:
         return measure(shared, self.sizes, others.sizes)
 
 
-def _observed_disagreement(doc: Ints, code: Ints, sets: _LabelSets, n_annotations: Ints, measure: SetDistance) -> float:
-    """Mean distance of two annotations of one document, weighted by annotations."""
+def _distances_within(doc: Ints, code: Ints, sets: _LabelSets, n_annotations: Ints, measure: SetDistance) -> Floats:
+    """(documents,): sum over an annotation's mean distances to the others of its document."""
     cells, n_equal = np.unique(doc * len(sets) + code, return_counts=True)
     doc_of, code_of = np.divmod(cells, len(sets))
     n_sets = np.bincount(doc_of)
-    total = 0.0
+    within = np.zeros(len(n_annotations))
     for one_doc in np.flatnonzero(n_sets > _MAX_SETS_PER_STEP):
         inside = slice(*np.searchsorted(doc_of, [one_doc, one_doc + 1]))
-        distance = _total_distance(sets.take(code_of[inside]), n_equal[inside], measure)
-        total += distance / float(n_annotations[one_doc] - 1)
+        counts = n_equal[inside]
+        distances = _distance_sums(sets.take(code_of[inside]), counts, measure)
+        within[one_doc] = float(counts @ distances) / float(n_annotations[one_doc] - 1)
 
     n_after = np.searchsorted(doc_of, doc_of, side="right") - np.arange(len(cells)) - 1
     step, here = 1, np.flatnonzero((n_after >= 1) & (n_sets[doc_of] <= _MAX_SETS_PER_STEP))
     while len(here):  # all documents at once: each set and the one ``step`` positions later in the same document
         there = here + step
         distances = sets.take(code_of[here]).distances(sets.take(code_of[there]), measure)
-        total += float(distances @ (2 * n_equal[here] * n_equal[there] / (n_annotations[doc_of[here]] - 1)))
+        weights = 2 * n_equal[here] * n_equal[there] / (n_annotations[doc_of[here]] - 1)
+        within += np.bincount(doc_of[here], distances * weights, minlength=len(within))
         step += 1
         here = here[n_after[here] >= step]
-    return total / len(doc)
+    return within
 
 
-def _total_distance(sets: _LabelSets, counts: Ints, measure: SetDistance) -> float:
-    """Sum of distances over all ordered pairs of annotations; ``counts`` annotations have each set."""
+def _distance_sums(sets: _LabelSets, counts: Ints, measure: SetDistance) -> Floats:
+    """(sets,): sum of the distances of each set to all annotations; ``counts`` annotations have each set."""
     height = max(1, _BLOCK_PAIRS // len(sets))
-    total = 0.0
+    weights = counts.astype(np.float64)
+    sums = np.zeros(len(sets))
     for start in range(0, len(sets), height):
-        rows = slice(start, start + height)
-        weights = counts[start:].astype(np.float64)
-        weights[height:] *= 2  # pairs that reach beyond this block are visited once but have two orders
+        rows, later = slice(start, start + height), slice(start + height, None)
         distances = sets.take((rows, np.newaxis)).distances(sets.take(slice(start, None)), measure)
-        total += float(counts[rows] @ (distances @ weights))
-    return total
+        sums[rows] += distances @ weights[start:]
+        sums[later] += weights[rows] @ distances[:, height:]  # pairs that reach beyond this block are visited once
+    return sums
 
 
-def _expected_disagreement(
+class _PairDistances(NamedTuple):
+    """Mean distance of each annotation to all others, and the standard error of the mean over all annotations."""
+
+    means: Floats
+    error: float = 0.0
+
+
+def _distances_anywhere(
     code: Ints, sets: _LabelSets, measure: SetDistance, max_pairs: int, rng: np.random.Generator
-) -> tuple[float, float]:
-    """Mean distance of any two annotations, and the standard error of that mean."""
-    if len(sets) * (len(sets) - 1) // 2 > max_pairs:
-        return _sampled_mean_distance(sets.take(rng.permutation(code)), measure, max_pairs, rng)
-    return _total_distance(sets, np.bincount(code), measure) / (len(code) * (len(code) - 1)), 0.0
+) -> _PairDistances:
+    """Distances of any two annotations: all of them, or sampled ones if there are more than ``max_pairs``."""
+    if len(sets) * (len(sets) - 1) // 2 <= max_pairs:
+        return _PairDistances(_distance_sums(sets, np.bincount(code), measure)[code] / (len(code) - 1))
+    order = rng.permutation(len(code))
+    shuffled, error = _sampled_distances(sets.take(code[order]), measure, max_pairs, rng)
+    means = np.empty(len(code))
+    means[order] = shuffled
+    return _PairDistances(means, error)
 
 
-def _sampled_mean_distance(
+def _sampled_distances(
     shuffled: _LabelSets, measure: SetDistance, max_pairs: int, rng: np.random.Generator
-) -> tuple[float, float]:
-    """Mean distance over random rotations of the shuffled annotations against themselves.
+) -> _PairDistances:
+    """Mean distances over random rotations of the shuffled annotations against themselves.
 
     Every annotation occurs equally often in a rotation, so the estimate varies less than one from independent pairs.
     """
     n = len(shuffled)
     n_shifts = (n - 1) // 2  # larger shifts give the same pairs
     shifts = 1 + rng.choice(n_shifts, size=min(max(2, max_pairs // n), n_shifts), replace=False)
-    means = np.array([_rotated_mean(shuffled, int(shift), measure) for shift in shifts])
-    return float(means.mean()), float(means.std(ddof=1) / np.sqrt(len(means)))
+    sums = np.zeros(n)
+    rotation_means = np.array([_add_rotation(sums, shuffled, int(shift), measure) for shift in shifts])
+    return _PairDistances(sums / (2 * len(shifts)), float(rotation_means.std(ddof=1) / np.sqrt(len(shifts))))
 
 
-def _rotated_mean(sets: _LabelSets, shift: int, measure: SetDistance) -> float:
+def _add_rotation(sums: Floats, sets: _LabelSets, shift: int, measure: SetDistance) -> float:
+    """Add the distances of all pairs that are ``shift`` apart to the sums of both annotations; returns their mean."""
     n = len(sets)
     total = 0.0
     for begin, end, offset in ((0, n - shift, shift), (n - shift, n, shift - n)):
         for start in range(begin, end, _BLOCK_PAIRS):
             here = slice(start, min(start + _BLOCK_PAIRS, end))
             there = slice(here.start + offset, here.stop + offset)
-            total += float(sets.take(here).distances(sets.take(there), measure).sum())
+            distances = sets.take(here).distances(sets.take(there), measure)
+            sums[here] += distances
+            sums[there] += distances
+            total += float(distances.sum())
     return total / n
+
+
+def _jackknife_error(doc: Ints, within: Floats, means: Floats) -> float:
+    """Standard error of alpha from its values without one document each.
+
+    ``within`` (documents,) is that of ``_distances_within``, ``means`` (annotations,) the mean distance of each
+    annotation to all others. Documents are the sampling units: judgements of one document are not independent.
+    """
+    n_total = len(doc)
+    own = np.bincount(doc, minlength=len(within))
+    used = own >= 2
+    n_docs = int(np.count_nonzero(used))
+    if n_docs < _MIN_DOCS or not within.any():
+        return _NAN
+    sums = np.bincount(doc, means * (n_total - 1), minlength=len(within))[used]  # distances to all annotations
+    own, within_used = own[used], within[used]
+    rest = n_total - own
+    observed = (within.sum() - within_used) / rest
+    # a pair inside of the document is in the sum of either annotation, but in the total of ordered pairs only once each
+    ordered = means.sum() * (n_total - 1) - 2 * sums + within_used * (own - 1)
+    expected = ordered / (rest * (rest - 1))
+    if expected.min() <= _TINY_SHARE * means.mean():
+        return _NAN
+    alphas = 1 - observed / expected
+    return float(np.sqrt((n_docs - 1) / n_docs * np.sum((alphas - alphas.mean()) ** 2)))

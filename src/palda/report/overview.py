@@ -49,6 +49,21 @@ def overview(inputs: ReportInputs) -> dict[str, Any]:
     }
 
 
+def notes(inputs: ReportInputs) -> list[str]:
+    """Sentences to read before everything else: gold labels that contradict the consensus, labels of models alone."""
+    model = inputs.model
+    if not inputs.has_crowd:
+        return []
+    found = []
+    panel = model.panel_
+    if panel is not None:
+        found.append(f"Models: {panel.text}.")
+    if getattr(model, "gold_check_", None) is not None and model.known_labels_ is not None:
+        contradiction = model.stopping_report().contradiction
+        found += [f"Warning: {contradiction}."] if contradiction else []
+    return found
+
+
 def gold_check(inputs: ReportInputs) -> dict[str, Any] | None:
     """The consensus against gold labels that were held back; None if there were too few."""
     check = getattr(inputs.model, "gold_check_", None)

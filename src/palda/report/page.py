@@ -20,7 +20,7 @@ from palda.report.classes import class_rows, correlation_heatmap
 from palda.report.documents import selected_documents
 from palda.report.evidence import evidence_sources
 from palda.report.inputs import report_inputs
-from palda.report.overview import fit_course, gold_check, overview
+from palda.report.overview import fit_course, gold_check, notes, overview
 from palda.report.topics import WordNumbers, class_topics, topics
 from palda.report.values import script_json, shortened
 
@@ -166,6 +166,7 @@ def report_parts(inputs: ReportInputs) -> dict[str, Any]:
     most_similar, most_opposed = extreme_pairs(inputs)
     return {
         "summary": overview(inputs),
+        "notes": notes(inputs),
         "annotators": annotator_rows(inputs) if inputs.has_crowd else [],
         "verdicts": verdict_rows(inputs) if inputs.has_crowd else [],
         "agreement": agreement_heatmap(inputs),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from palda.data import Dataset, VoteRows
     from palda.estimators import Aggregation, CrowdPALDA
     from palda.io import ShardFolder
-    from palda.models.crowd import GoldCheck
+    from palda.models.crowd import GoldCheck, PanelSummary
 
 _SUSPICIOUS = ("adversarial", "spammer")
 _CERTAIN, _DOUBTFUL = 0.9, 0.7  # probability of the likelier answer: at least, and below
@@ -55,6 +55,8 @@ class CrowdSummary:
     """Names of annotators who got worse and better over time."""
     gold_check: dict[str, float] | None
     """Consensus against held-back gold labels: ``n_labels``, ``micro_f1`` and ``calibration_error``."""
+    panel: dict[str, Any] | None
+    """Models among the annotators: ``n_models``, ``n_people``, ``effective_votes``, ``text``, ...; None without."""
     converged: bool
 
     def as_dict(self) -> dict[str, Any]:
@@ -72,6 +74,7 @@ class CrowdSummary:
             ("agreement", self._agreement_text()),
             ("annotators", ", ".join(_verdict_text(number, verdict) for verdict, number in self.verdicts.items())),
             *((f"  {verdict}", _name_list(names)) for verdict, names in self.suspicious.items()),
+            *([] if self.panel is None else [("models", self.panel["text"])]),
             *self._finding_lines(),
             ("consensus", f"{certain}, {self.n_doubtful:,} uncertain (0.3 to 0.7)"),
             *([] if self.gold_check is None else [("gold check", _gold_text(**self.gold_check))]),
@@ -121,6 +124,7 @@ def crowd_summary(votes: Votes, result: Aggregation) -> CrowdSummary:
     return CrowdSummary(
         **_crowd_fields(votes, result.consensus, result.annotator_quality),
         **_finding_fields(result.copies, result.changes, result.gold_check),
+        panel=panel_fields(result.panel),
         converged=result.converged,
     )
 
@@ -130,6 +134,7 @@ def fit_summary(model: CrowdPALDA, dataset: Dataset | ShardFolder) -> FitSummary
     return FitSummary(
         **_crowd_fields(dataset.votes, model.consensus_, model.annotator_quality_),
         **_finding_fields(model.copies_, model.changes_, model.gold_check_),
+        panel=panel_fields(model.panel_),
         converged=bool(model.converged_),
         n_iter=int(model.n_iter_),
         n_topics=int(model.n_topics_),
@@ -167,6 +172,11 @@ def _finding_fields(copies: pd.DataFrame, changes: pd.DataFrame, gold_check: Gol
         "changes": changed_names(changes),
         "gold_check": None if gold_check is None else {name: getattr(gold_check, name) for name in scores},
     }
+
+
+def panel_fields(panel: PanelSummary | None) -> dict[str, Any] | None:
+    """Fields and text of the summary of the models among annotators."""
+    return None if panel is None else asdict(panel) | {"is_alone": panel.is_alone, "text": panel.text}
 
 
 def _gold_text(n_labels: float, micro_f1: float, calibration_error: float) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from palda.data import Array, Strings, Votes
     from palda.estimators import PALDA, CrowdPALDA
+    from palda.models.crowd import GoldCheck, PanelSummary
 
     Record = dict[str, Any]
 
@@ -53,9 +54,10 @@ def _cell_text(value: Any, form: str) -> str:
     return format(value, form)
 
 
-def annotator_table(quality: pd.DataFrame) -> TableView:
-    """Annotators in descending order of quality, with 95% credible intervals."""
-    return TableView(_ANNOTATOR_COLUMNS, _records(quality.sort_values("quality", ascending=False, kind="stable")))
+def annotator_table(quality: pd.DataFrame, panel: PanelSummary | None = None) -> TableView:
+    """Annotators in descending order of quality, with 95% credible intervals, and a note on models among them."""
+    rows = _records(quality.sort_values("quality", ascending=False, kind="stable"))
+    return TableView(_ANNOTATOR_COLUMNS, rows, notes=() if panel is None else (panel.text,))
 
 
 def rate_table(rates: pd.DataFrame) -> TableView:
@@ -171,14 +173,27 @@ def majority_shares(votes: Votes) -> Array:
     return shares
 
 
-def score_table(truth: NDArray[np.int8], methods: dict[str, tuple[Array, Array | float]]) -> TableView:
-    """Scores of each method's probabilities, at its thresholds, against known labels; and of predicting no label."""
-    rows: list[Record] = [
-        {"method": name, **metrics.scores(truth, probs, thresholds=thresholds).as_dict()}
-        for name, (probs, thresholds) in methods.items()
-    ]
+def score_table(
+    truth: NDArray[np.int8], methods: dict[str, tuple[Array, Array | float]], gold_check: GoldCheck | None = None
+) -> TableView:
+    """Scores of each method's probabilities, at its thresholds, against known labels; and of predicting no label.
+
+    ``gold_check`` adds what is known of the consensus on gold labels of the fit. Without other known labels, it is the
+    only row.
+    """
     nothing = metrics.scores(truth, predictions=metrics.nothing_baseline(*truth.shape)).as_dict()
-    rows.append({"method": "no label at all", **nothing})
+    rows: list[Record] = []
+    notes: list[str] = []
     known = truth >= 0
-    note = f"{int(np.count_nonzero(known)):,} known labels of {int(known.any(axis=1).sum()):,} documents"
-    return TableView({"method": "", **dict.fromkeys(nothing, ".3f")}, rows, notes=(note,))
+    if known.any():
+        rows += [
+            {"method": name, **metrics.scores(truth, probs, thresholds=thresholds).as_dict()}
+            for name, (probs, thresholds) in methods.items()
+        ]
+        rows.append({"method": "no label at all", **nothing})
+        notes.append(f"{int(np.count_nonzero(known)):,} known labels of {int(known.any(axis=1).sum()):,} documents")
+    if gold_check is not None:
+        held_back = {"micro_f1": gold_check.micro_f1, "calibration_error": gold_check.calibration_error}
+        rows.append({"method": "consensus, gold held back", **dict.fromkeys(nothing, float("nan")), **held_back})
+        notes.append(f"held back: {gold_check.n_labels:,} gold labels of {gold_check.n_docs:,} documents of the fit")
+    return TableView({"method": "", **dict.fromkeys(nothing, ".3f")}, rows, notes=tuple(notes))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from palda.training.alternating import TrainingPlan, TrainingResult, compare_with_gold, fit_alternating
-from palda.training.base_rate import fit_base_rates, word_probs
+from palda.training.base_rate import fit_base_rates, fit_votes_alone, word_probs
 from palda.training.incremental import (
     PAST_ARRAYS,
     Batch,
@@ -25,6 +25,7 @@ __all__ = [
     "compare_with_gold",
     "fit_alternating",
     "fit_base_rates",
+    "fit_votes_alone",
     "summarize_past",
     "update_model",
     "word_probs",

@@ -1,6 +1,7 @@
 """Fits with base rates as the label prior, as published: one EM over words and votes.
 
-What soft votes are worth is learned from the votes alone, before, and stays fixed in this EM.
+What soft votes are worth is learned from the votes alone, before, and stays fixed in this EM. With too few documents
+to see how far words predict votes, the labels are those of the votes alone.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ from scipy.special import expit
 
 from palda.data import take_counts
 from palda.models.classifier import assign_folds
-from palda.models.crowd import CrowdSettings, count_votes, cut_votes, fit_crowd, start_state
+from palda.models.crowd import CrowdSettings, SupportModel, count_votes, cut_votes, first_state, fit_crowd, start_state
 from palda.models.topics import (
     Temperature,
     base_rate_log_odds,
     evidence_of_shards,
+    fit_labelled_topics,
     fit_temperature,
     fit_topics,
     for_prediction,
     label_likelihoods,
     label_probs,
+    no_topics,
     run_em,
     start_params,
     temperature_sample,
@@ -35,12 +38,14 @@ if TYPE_CHECKING:
 
     from palda.data import Array, CountRows, VoteRows
     from palda.models.crowd import AnnotatorBelief, AnnotatorModel
+    from palda.models.crowd.em import CrowdFit
     from palda.models.topics import EMResult, EMSettings, Params, TopicPlan, TrainingData
 
     Indices = NDArray[np.int64]
 
 _N_FOLDS = 5
 _MIN_DOCS = 50  # to hold some out
+_VOTE_ROUNDS = 500  # of EM on the votes alone, which the annotators of the support model start from
 _LEVEL_ROUNDS = 100  # of EM on the votes alone, which the levels of soft votes come from
 
 
@@ -53,6 +58,21 @@ class BaseRateFit:
     label_probs: Array  # Δ
     held_out: Indices  # rows of the held-out documents; empty if there are too few, or none are needed
     held_out_probs: Array
+
+
+def fit_votes_alone(data: TrainingData, plan: TopicPlan, model: SupportModel) -> BaseRateFit:
+    """Labels of votes alone, and a topic model that has learned from them.
+
+    A few dozen documents do not show how far words predict votes. The topic model takes words as independent, and was
+    certain of labels of which one in ten was wrong.
+    """
+    votes, belief = cast("VoteRows", data.votes), cast("AnnotatorBelief", data.belief)
+    crowd = _fit_votes(belief, votes, data, model)
+    has_words = data.counts.shape[1] > 0
+    topics = fit_labelled_topics(data.counts, crowd.label_probs, plan) if has_words else no_topics(crowd.label_probs)
+    topics = replace(topics, params=replace(cast("Params", topics.params), annotators=crowd.state.belief))
+    no_rows = np.empty(0, dtype=np.int64)
+    return BaseRateFit(topics, Temperature(), crowd.label_probs, no_rows, np.empty((0, crowd.label_probs.shape[1])))
 
 
 def fit_base_rates(data: TrainingData, plan: TopicPlan, seed: int, *, hold_out: bool) -> BaseRateFit:
@@ -95,8 +115,18 @@ def word_probs(counts: CountRows, params: Params, temperature: Temperature, sett
 def _first_belief(data: TrainingData, settings: EMSettings) -> AnnotatorBelief | None:
     if data.votes is None or settings.annotators is None or data.belief is None:
         return None
+    if isinstance(settings.annotators, SupportModel):
+        # how labels are supported is not learned together with words
+        return _fit_votes(data.belief, data.votes, data, settings.annotators).state.belief
     belief = settings.annotators.update(count_votes(settings.annotators, data.votes, data.guess), data.belief)
     return belief if belief.levels is None else _with_fixed_levels(belief, data, settings.annotators)
+
+
+def _fit_votes(belief: AnnotatorBelief, votes: VoteRows, data: TrainingData, model: SupportModel) -> CrowdFit:
+    """EM over the votes alone."""
+    settings = CrowdSettings(model, _VOTE_ROUNDS)
+    start = first_state(votes, data.known, data.guess, belief, settings)
+    return fit_crowd(cut_votes(votes, data.known), start, settings)
 
 
 def _with_fixed_levels(belief: AnnotatorBelief, data: TrainingData, model: AnnotatorModel) -> AnnotatorBelief:

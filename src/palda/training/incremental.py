@@ -16,6 +16,8 @@ import numpy as np
 from palda.data import ArraySpec, word_totals
 from palda.models.classifier import ClassifierSummary, LogisticClassifier, summarize_classifier, update_classifier
 from palda.models.crowd import CrowdState, ProfilePrior, label_posterior, profile_e_step
+from palda.models.crowd.support import as_support
+from palda.models.crowd.support_em import single_profile
 from palda.models.topics import (
     cut_shards,
     evidence_of_shards,
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from palda.data import Array, CountRows, Counts, EncodedFeatures, Votes
     from palda.models.classifier import LabelPrior
-    from palda.models.crowd import AnnotatorBelief, CrowdSettings
+    from palda.models.crowd import AnnotatorBelief, CrowdSettings, Profiles
     from palda.models.topics import DocumentShard, EMSettings, Params, SufficientStats
     from palda.training.alternating import TrainingResult
 
@@ -122,8 +124,15 @@ def summarize_past(counts: CountRows, result: TrainingResult | None = None) -> P
     return PastSummary(counts.shape[0], tokens, summarize_classifier(result.label_probs, weights))
 
 
-def update_model(state: ModelState, batch: Batch, settings: EMSettings, crowd: CrowdSettings) -> UpdateResult:
-    """Update a model with a batch: labels of its documents, then annotators, label prior and topics."""
+def update_model(
+    state: ModelState, batch: Batch, settings: EMSettings, crowd: CrowdSettings, *, words_join_votes: bool
+) -> UpdateResult:
+    """Update a model with a batch: labels of its documents, then annotators, label prior and topics.
+
+    Unless ``words_join_votes``, the labels are those of the votes alone, and words only learn from them.
+    """
+    if state.prior is None and not words_join_votes:
+        return _update_votes_alone(state, batch, settings, crowd)
     if state.prior is None:
         return _update_base_rates(state, batch, replace(settings, annotators=crowd.annotators), crowd)
     return _update_classifier_model(state, state.prior, batch, settings, crowd)
@@ -141,7 +150,11 @@ def _update_classifier_model(
         shards = unlabelled_shards(batch.counts, batch.known.shape[1])
         evidence = evidence_of_shards(shards, prior.evidence_model, settings).evidence
     predicted_log_odds = prior.classifier_log_odds(batch.counts, evidence, batch.features)
-    labels = _labels(state, prior, batch, predicted_log_odds, crowd)
+    unknown = np.asarray(batch.counts.sum(axis=1)).ravel() == 0
+    if batch.features is not None:
+        unknown &= batch.features.is_empty()
+    extra = np.where(unknown[:, None], 0.0, prior.for_votes.evidence(predicted_log_odds))
+    labels = _labels(state, prior.for_votes.profiles, batch, extra, crowd)
     votes = batch.votes
     has_labels = (batch.known >= 0) if votes is None else (batch.known >= 0) | (votes.per_pair() > 0)
     classifier, classifier_summary = update_classifier(
@@ -154,10 +167,7 @@ def _update_classifier_model(
         settings.engine,
         batch.features,
     )
-    params = state.params
-    if batch.counts.shape[1]:
-        shards = labelled_shards(batch.counts, labels.new)
-        params = _update_topics(shards, params, _past(state, np.zeros(0)), replace(settings, annotators=None))
+    params = _with_labelled_topics(state, batch, labels.new, settings)
     return UpdateResult(
         ModelState(
             replace(params, annotators=labels.belief),
@@ -181,22 +191,16 @@ class _BatchLabels:
     vote_counts: Array
 
 
-def _labels(
-    state: ModelState, prior: LabelPrior, batch: Batch, predicted_log_odds: Array, crowd: CrowdSettings
-) -> _BatchLabels:
+def _labels(state: ModelState, profiles: Profiles, batch: Batch, extra: Array, crowd: CrowdSettings) -> _BatchLabels:
     """Labels and annotators in turn; votes of the batch add to the earlier counts (maths, eq. 61)."""
-    combination, belief, counts = prior.for_votes, state.params.annotators, state.vote_counts
-    unknown = np.asarray(batch.counts.sum(axis=1)).ravel() == 0
-    if batch.features is not None:
-        unknown &= batch.features.is_empty()
-    extra = np.where(unknown[:, None], 0.0, combination.evidence(predicted_log_odds))
+    belief, counts = state.params.annotators, state.vote_counts
     if batch.votes is None or belief is None:
-        probs = profile_e_step(extra, batch.known, combination.profiles).label_probs
+        probs = profile_e_step(extra, batch.known, profiles).label_probs
         return _BatchLabels(probs, extra, belief, counts)
     vague = ProfilePrior.vague(batch.known.shape[1])
     before = np.full(batch.known.shape, 0.5)
     for _ in range(_MAX_VOTE_ROUNDS):
-        crowd_state = CrowdState(belief, combination.profiles, vague)
+        crowd_state = CrowdState(belief, profiles, vague)
         probs = label_posterior(batch.votes, batch.known, crowd_state, crowd, extra)
         counts = state.vote_counts + crowd.annotators.count(batch.votes, probs)
         belief = crowd.annotators.update(counts, belief)
@@ -204,6 +208,23 @@ def _labels(
             break
         before = probs
     return _BatchLabels(probs, extra, belief, counts)
+
+
+def _with_labelled_topics(state: ModelState, batch: Batch, labels: Array, settings: EMSettings) -> Params:
+    """Topics that have learned from the labels of a batch."""
+    if not batch.counts.shape[1]:
+        return state.params
+    shards, past = labelled_shards(batch.counts, labels), _past(state, np.zeros(0))
+    return _update_topics(shards, state.params, past, replace(settings, annotators=None))
+
+
+def _update_votes_alone(state: ModelState, batch: Batch, settings: EMSettings, crowd: CrowdSettings) -> UpdateResult:
+    """Update of a model that was fitted to few documents: words do not take part in the labels."""
+    profiles = single_profile(as_support(cast("AnnotatorBelief", state.params.annotators)))
+    labels = _labels(state, profiles, batch, np.zeros(batch.known.shape), crowd)
+    params = replace(_with_labelled_topics(state, batch, labels.new, settings), annotators=labels.belief)
+    past = _add_documents(state.past, batch.counts, None)
+    return UpdateResult(ModelState(params, None, past, labels.vote_counts), labels.new, None, None)
 
 
 def _update_base_rates(state: ModelState, batch: Batch, settings: EMSettings, crowd: CrowdSettings) -> UpdateResult:

@@ -79,7 +79,7 @@ class TurnClassifier:
     def final(
         self, fit: CrossFit | ExternalFit, label_probs: Array, evidence: Array | None, *, kernels: bool
     ) -> LogisticClassifier | ExternalClassifier:
-        """The classifier for new documents, fitted to all documents with the labels that ``fit`` was fitted to.
+        """The classifier for new documents, fitted to all documents with the penalties of ``fit``.
 
         ``kernels`` is whether ``fit`` has Fourier and kernel features; that of an interrupted training may have none.
         """

@@ -34,5 +34,5 @@ def annotators(
     elif changes:
         view = change_table(fitted.changes_)
     else:
-        view = annotator_table(fitted.annotator_quality_)
+        view = annotator_table(fitted.annotator_quality_, fitted.panel_)
     write_table(view, target)

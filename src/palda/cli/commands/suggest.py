@@ -127,9 +127,11 @@ def _assignments(fitted: CrowdPALDA, assign: AssignOptions, number: int | None, 
     except ValueError as wrong:
         raise typer.BadParameter(str(wrong)) from None
     targets = {name: assign.settings[name] for name in ("target_error", "target_f1") if name in assign.settings}
-    if targets and not len(found):
-        for line in str(fitted.stopping_report(**targets)).splitlines():
-            messages.write(line)
+    if targets:
+        report = fitted.stopping_report(**targets, random_gold=bool(assign.settings.get("random_gold")))
+        if not len(found) or report.contradicted:
+            for line in str(report).splitlines():
+                messages.write(line)
     return found
 
 

@@ -125,7 +125,7 @@ def project_estimate(live: LiveModel, settings: ProjectSettings) -> ProjectEstim
     )
     judged = np.zeros(report.n_docs, dtype=bool)
     judged[model.current_votes().doc] = True
-    n_judged = int(judged.sum())
+    n_judged, panel = int(judged.sum()), model.panel_
     return ProjectEstimate(
         n_votes=report.n_votes,
         n_judged=n_judged,
@@ -138,6 +138,8 @@ def project_estimate(live: LiveModel, settings: ProjectSettings) -> ProjectEstim
         n_check_votes=report.n_check_votes,
         is_met=bool(report.met) and not live.is_partial,
         is_provisional=n_judged < min(MIN_JUDGED_FOR_WORDS, report.n_docs),
+        contradiction=report.contradiction,
+        models="" if panel is None else panel.text,
     )
 
 

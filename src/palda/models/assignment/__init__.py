@@ -8,6 +8,7 @@ from palda.models.assignment.check_votes import (
     check_looks,
     is_check_pair,
     name_hashes,
+    rates_given_others,
     split_looks,
 )
 from palda.models.assignment.fixed_overlap import fixed_overlap_errors, votes_needed
@@ -40,6 +41,16 @@ from palda.models.assignment.stopping import (
     slope_log_likelihoods,
     vote_log_likelihoods,
 )
+from palda.models.assignment.stopping_quality import (
+    CheckEvidence,
+    HeldBackLabels,
+    StoppingInputs,
+    StoppingQuality,
+    check_targets,
+    link_spread,
+    report_fields,
+    stopping_quality,
+)
 from palda.models.assignment.stopping_report import StoppingReport
 from palda.models.assignment.vote_store import WITHDRAWN, VoteChanges, VoteStore
 
@@ -49,11 +60,15 @@ __all__ = [
     "Assignment",
     "Calibration",
     "Candidates",
+    "CheckEvidence",
     "ExpectedQuality",
+    "HeldBackLabels",
     "LabelHistogram",
     "LabelState",
     "LabellingRecord",
     "Rates",
+    "StoppingInputs",
+    "StoppingQuality",
     "StoppingReport",
     "TouchedDocuments",
     "TypicalVotes",
@@ -62,6 +77,7 @@ __all__ = [
     "calibrate",
     "check_documents",
     "check_looks",
+    "check_targets",
     "choose_check_pairs",
     "choose_gold_pairs",
     "choose_pairs",
@@ -71,14 +87,18 @@ __all__ = [
     "fixed_overlap_errors",
     "is_check_pair",
     "label_gains",
+    "link_spread",
     "micro_f1",
     "n_due",
     "name_hashes",
     "no_calibration",
     "profile_factors",
     "rates_by_annotator",
+    "rates_given_others",
+    "report_fields",
     "slope_log_likelihoods",
     "split_looks",
+    "stopping_quality",
     "typical_votes",
     "update_all_labels",
     "update_labels",

@@ -34,6 +34,7 @@ A second vote is worth less before the first one is known than after it, and it 
 .998 and .993, the newsroom .997 and .995, yeast .977 and .974.
 """
 
+_MIN_WRONG = 1e-9
 _MAX_CELLS = 8_000_000  # (annotator, document, class) cells whose gains are computed; more documents are screened
 _MIN_SHORTLIST, _SHORTLIST_PER_PAIR = 500, 4  # documents that are left by screening
 
@@ -51,6 +52,7 @@ class Candidates:
     price: Array  # (annotators, documents): of a look, or of a judgement if single classes are asked for
     may_judge: NDArray[np.bool_]  # (annotators, documents): whether a pair is possible
     profiles: Profiles | None = None  # classes that occur together; None for independent classes
+    worth: Array | None = None  # (documents, classes): of one more vote, as a share of that of an independent one
 
     def documents(self, rows: Ints) -> Candidates:
         """Some of the documents."""
@@ -61,7 +63,16 @@ class Candidates:
             doc_room=self.doc_room[rows],
             price=self.price[:, rows],
             may_judge=self.may_judge[:, rows],
+            worth=None if self.worth is None else self.worth[rows],
         )
+
+    def document_worth(self, rows: Ints) -> Array | float:
+        """(rows,): worth of one more vote on all classes of documents, by the errors that they may have; 1 for all."""
+        if self.worth is None:
+            return 1.0
+        wrong = np.minimum(self.label_probs[rows], 1.0 - self.label_probs[rows]) + _MIN_WRONG
+        worth: Array = np.sum(wrong * self.worth[rows], axis=1) / wrong.sum(axis=1)
+        return worth
 
 
 class Assignment(NamedTuple):
@@ -117,6 +128,7 @@ def _shortlist(candidates: Candidates, typical: TypicalVotes, n_pairs: int) -> I
         return None
     one = Rates(typical.present[None, :, 1, 1], typical.absent[None, :, 1, 0])
     gains = document_gains(candidates.label_probs, one, typical, candidates.pending)[0]
+    gains = gains * candidates.document_worth(np.arange(n_docs))
     possible = candidates.may_judge.any(axis=0) & (candidates.doc_room > 0)
     gains = np.where(possible, gains / np.min(candidates.price, axis=0), -1.0)
     return np.sort(np.argpartition(-gains, size - 1)[:size])
@@ -188,11 +200,13 @@ class _Search:
         probs, pending = np.ascontiguousarray(given.label_probs[docs]), self._pending[docs]
         if self._by_label:
             gains = label_gains(probs, given.rates, self._typical, pending)
+            gains = gains if given.worth is None else gains * given.worth[docs]
             ordered = -np.sort(-gains, axis=2)
             count = np.arange(1, gains.shape[2] + 1)
             self._values[:, docs] = (np.cumsum(ordered, axis=2) / (count + LOOK_COST)).max(axis=2)
         else:
-            self._values[:, docs] = document_gains(probs, given.rates, self._typical, pending) * self._factors(docs)
+            factors = self._factors(docs) * given.document_worth(docs)
+            self._values[:, docs] = document_gains(probs, given.rates, self._typical, pending) * factors
         self._choose(docs)
 
     def _choose(self, docs: Ints) -> None:
@@ -213,7 +227,7 @@ class _Search:
         rows = np.array([annotator])
         probs = np.ascontiguousarray(self._given.label_probs[[doc]])
         gains: Array = label_gains(probs, self._given.rates.take(rows), self._typical, self._pending[[doc]])[0, 0]
-        return gains
+        return gains if self._given.worth is None else gains * self._given.worth[doc]
 
     def _gain(self, annotator: int, doc: int, classes: Ints | None) -> float:
         if classes is None:

@@ -17,15 +17,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from palda.models.assignment.gain import Rates
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
     from palda.data import Votes
+    from palda.models.crowd import HeldOutVotes
 
     Ints = NDArray[np.int64]
 
+_MIN_RATE = 1e-4
 _PAIR_SHARE = 0.5  # of the annotators, on each check document
 _N_BITS = 64
 
@@ -77,3 +81,36 @@ def split_looks(votes: Votes, looks: Ints) -> tuple[Votes, NDArray[np.int8]]:
     look = order[np.searchsorted(keys, own[taken], sorter=order)] if len(keys) else order
     values[look, votes.label[taken]] = votes.value[taken]
     return votes.select(~taken), values
+
+
+def rates_given_others(
+    rates: Rates,
+    looks: Ints,
+    votes: Votes,
+    held_out: Callable[[Votes, Votes], HeldOutVotes],
+) -> Rates:
+    """Rates (looks, classes) of check votes given all other votes on the same label, check votes before them included.
+
+    If votes are not independent given the label, a check vote that agrees with the others says little about it. The
+    product of these rates is the probability of all check votes on a label, given the others (maths, eq. 93).
+    ``looks`` are (document, annotator); ``held_out`` has the probabilities of hidden votes given visible ones.
+    """
+    sensitivity, specificity = rates.sensitivity.copy(), rates.specificity.copy()
+    look_of = {(int(doc), int(annotator)): place for place, (doc, annotator) in enumerate(looks)}
+    given = zip(votes.doc.tolist(), votes.annotator.tolist(), strict=True)
+    look = np.array([look_of.get(pair, -1) for pair in given], dtype=np.int64)
+    is_check = look >= 0
+    rank = np.full(len(look), -1)  # of check votes among those on the same label
+    checked = np.flatnonzero(is_check)
+    order = checked[np.argsort(votes.pair[checked], kind="stable")]
+    first = np.searchsorted(votes.pair[order], votes.pair[order])
+    rank[order] = np.arange(len(order)) - first
+    for number in range(int(rank.max(initial=-1)) + 1):
+        chosen = rank == number
+        found = held_out(votes.select(chosen), votes.select(rank < number))
+        look_at = np.full(votes.n_docs * votes.n_classes, -1)
+        look_at[votes.pair[chosen]] = look[chosen]
+        place, label, is_yes = look_at[found.votes.pair], found.votes.label, found.votes.value == 1
+        sensitivity[place, label] = np.where(is_yes, found.if_present, 1.0 - found.if_present)
+        specificity[place, label] = np.where(is_yes, 1.0 - found.if_absent, found.if_absent)
+    return Rates(*(np.clip(table, _MIN_RATE, 1.0 - _MIN_RATE) for table in (sensitivity, specificity)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from palda.data import Array
     from palda.models.assignment.stopping import Calibration
@@ -22,7 +24,7 @@ class StoppingReport:
     Attributes
     ----------
     n_docs, n_labels : int
-        Documents, and labels (documents times classes).
+        Documents, and labels: documents times classes that have votes or known labels.
     n_votes : int
         Votes so far, check votes and votes on known labels included.
     expected_wrong, upper_wrong : float
@@ -43,10 +45,20 @@ class StoppingReport:
         Slope of the log-odds with its central 90%.
     uses_random_gold : bool
         Whether known labels of randomly drawn documents took part in the calibration.
+    n_gold_labels, gold_wrong : int
+        Known labels that were held back, and how many of them the consensus without them has wrong.
+    expected_gold_wrong : float
+        How many of them should be wrong by this report.
+    contradicted : bool
+        Whether so many are wrong that the report cannot be right; no target is then met.
     target_error, target_f1 : float or None
         The targets.
     met : bool or None
         Whether the bounds meet the targets; None without a target.
+
+    Notes
+    -----
+    Without texts, ``wrong_after_one_vote`` and ``fixed_votes_per_doc`` are NaN and there are no check votes.
     """
 
     n_docs: int
@@ -65,6 +77,10 @@ class StoppingReport:
     expected_disagreements: float
     calibration: Calibration
     uses_random_gold: bool
+    n_gold_labels: int = 0
+    gold_wrong: int = 0
+    expected_gold_wrong: float = 0.0
+    contradicted: bool = False
     target_error: float | None = None
     target_f1: float | None = None
     met: bool | None = None
@@ -84,19 +100,38 @@ class StoppingReport:
         """Votes that a fixed number per document would have cost for as few wrong labels."""
         return self.fixed_votes_per_doc * self.n_docs
 
+    @property
+    def contradiction(self) -> str:
+        """What contradicts the report, in one sentence; empty if nothing does."""
+        if not self.contradicted:
+            return ""
+        return (
+            f"known labels contradict this report: {self.gold_wrong:,} of {self.n_gold_labels:,} held-back gold labels "
+            f"are wrong, {self.expected_gold_wrong:,.1f} are expected; more labels are wrong than it says"
+        )
+
     def __str__(self) -> str:
         lines = [
+            *([self.contradiction.upper()] if self.contradicted else []),
             f"{self.n_votes:,} votes on {self.n_docs:,} documents ({self.n_votes / max(self.n_docs, 1):.2f} each)",
             f"labels expected wrong: {self.expected_wrong:,.0f} of {self.n_labels:,} ({self.wrong_share:.2%})",
             f"at most {self.upper_wrong:,.0f} ({self.upper_share:.2%}) with a probability of 90%",
             f"expected micro-F1: {self.expected_f1:.3f}, at least {self.lower_f1:.3f} with a probability of 90%",
-            f"after one more vote on every document: {self.wrong_after_one_vote:,.0f} wrong",
-            self._fixed_line(),
-            self._check_line(),
         ]
+        if not np.isnan(self.wrong_after_one_vote):
+            lines.append(f"after one more vote on every document: {self.wrong_after_one_vote:,.0f} wrong")
+        if not np.isnan(self.fixed_votes_per_doc):
+            lines += [self._fixed_line(), self._check_line()]
+        if self.n_gold_labels:
+            lines.append(
+                f"held-back gold labels: {self.gold_wrong:,} of {self.n_gold_labels:,} wrong, "
+                f"{self.expected_gold_wrong:,.1f} expected"
+            )
         if not self.uses_random_gold:
             lines.append(SHARED_ERRORS)
-        if self.met is not None:
+        if self.contradicted and self.met is not None:
+            lines.append("target not met: the numbers above are too low")
+        elif self.met is not None:
             lines.append("target met: stop" if self.met else "target not met: go on")
         return "\n".join(lines)
 

@@ -58,6 +58,8 @@ COMBINATION_ARRAYS = {
     "base": ArraySpec(("classes",), low=-100.0, high=100.0),
     "mixture": ArraySpec((2,), low=0.0, high=1.0),
     **{name: replace(spec, group="recalibration") for name, spec in PLATT_ARRAYS.items()},
+    "gains": ArraySpec(("classes",), low=0.0, high=1e3, group="answers"),
+    "shifts": ArraySpec(("classes",), low=-1e3, high=1e3, group="answers"),
 }
 """Schema of a combination in a file."""
 
@@ -71,6 +73,8 @@ class Combination:
     base: Array  # (classes,)
     share: float = 1.0  # weight of the profiles where there are no votes
     platt: Platt | None = None
+    gains: Array | None = None  # (classes,): of answers about the support; None if evidence is about labels
+    shifts: Array | None = None
 
     @classmethod
     def classifier_alone(cls, base: Array, kappa: float = 1.0) -> Combination:
@@ -82,7 +86,8 @@ class Combination:
         """The combination whose ``arrays`` these are."""
         kappa, share = (float(number) for number in arrays["mixture"])
         platt = Platt.from_arrays(arrays) if "slope" in arrays else None
-        return cls(Profiles(arrays["weights"], arrays["rates"]), kappa, arrays["base"], share, platt)
+        profiles = Profiles(arrays["weights"], arrays["rates"])
+        return cls(profiles, kappa, arrays["base"], share, platt, arrays.get("gains"), arrays.get("shifts"))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The combination as arrays of a file."""
@@ -92,6 +97,7 @@ class Combination:
             "base": self.base,
             "mixture": np.array([self.kappa, self.share]),
             **({} if self.platt is None else self.platt.arrays()),
+            **({} if self.gains is None or self.shifts is None else {"gains": self.gains, "shifts": self.shifts}),
         }
 
     @property
@@ -100,7 +106,12 @@ class Combination:
         return len(self.profiles.weights)
 
     def evidence(self, log_odds: Array) -> Array:
-        """Evidence (documents, classes) in nats that the classifier adds to other evidence (maths, eq. 50)."""
+        """Evidence (documents, classes) that the classifier adds to votes.
+
+        In nats (maths, eq. 50); with ``gains`` answers about the support (eq. 108).
+        """
+        if self.gains is not None and self.shifts is not None:
+            return self.kappa * (self.gains * log_odds - self.shifts)
         return self.kappa * (log_odds - self.base)
 
     def log_odds(self, classifier: Array) -> Array:

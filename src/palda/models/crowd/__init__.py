@@ -23,6 +23,7 @@ from palda.models.crowd.confidence import (
     levels_to_arrays,
     start_levels,
 )
+from palda.models.crowd.confirmed_verdicts import confirmed_verdicts
 from palda.models.crowd.copies import CopyGroup, CopyGroups, CopyPairs, find_copies
 from palda.models.crowd.drift import Changes, QualityCurves, find_changes, quality_over_time
 from palda.models.crowd.em import (
@@ -30,16 +31,18 @@ from palda.models.crowd.em import (
     CrowdState,
     count_votes,
     cut_votes,
+    first_state,
     fit_crowd,
+    fit_with_profiles,
     initial_label_probs,
     label_posterior,
     mean_where_unknown,
     start_label_probs,
     start_state,
-    with_profiles,
 )
 from palda.models.crowd.gold_check import GOLD_CHECK_ARRAYS, GoldCheck, check_gold
-from palda.models.crowd.hierarchical import HierarchicalBelief, HierarchicalModel
+from palda.models.crowd.held_out import HeldOutVotes
+from palda.models.crowd.kept_priors import EFFECT_ARRAYS, KEPT_ARRAYS, KeptPriorBelief, KeptPriorModel
 from palda.models.crowd.label_sets import (
     ProfilePrior,
     Profiles,
@@ -52,7 +55,6 @@ from palda.models.crowd.merged_votes import merge_copies
 from palda.models.crowd.model_selection import (
     MIN_STANDARD_ERRORS,
     N_VOTE_FOLDS,
-    HeldOutVotes,
     choose_candidate,
     choose_n_profiles,
     select_votes,
@@ -60,25 +62,29 @@ from palda.models.crowd.model_selection import (
     votes_log_likelihood,
     with_useful_levels,
 )
+from palda.models.crowd.panel import model_families
+from palda.models.crowd.panel_summary import PanelSummary, panel_summary, share_judged_by_people
 from palda.models.crowd.periods import Periods, confirmed_changes, periods_predict_better, split_periods
 from palda.models.crowd.quality import (
     MIN_VOTES,
     VERDICTS,
     AnnotatorSummary,
     TypicalRates,
+    document_counts,
     expected_gain,
+    label_doubt,
     quality_table,
     rates_by_class,
     summarize_annotators,
     typical_rates,
     verdicts,
 )
-from palda.models.crowd.rate_effects import EFFECT_ARRAYS, RateEffects
+from palda.models.crowd.support import SUPPORT_ARRAYS, SupportBelief, SupportModel
+from palda.models.crowd.support_shares import rates_given_votes, shares_of_answers, shares_of_labels, typical_shares
 from palda.models.crowd.vote_sources import (
     SOURCE_ARRAYS,
     VoteSources,
     belief_from_labels,
-    family_codes,
     find_vote_sources,
     no_sources,
     start_belief,
@@ -87,12 +93,14 @@ from palda.models.crowd.vote_sources import (
 __all__ = [
     "EFFECT_ARRAYS",
     "GOLD_CHECK_ARRAYS",
+    "KEPT_ARRAYS",
     "LEVEL_ARRAYS",
     "MIN_STANDARD_ERRORS",
     "MIN_VOTES",
     "N_LEVELS",
     "N_VOTE_FOLDS",
     "SOURCE_ARRAYS",
+    "SUPPORT_ARRAYS",
     "VERDICTS",
     "AnnotatorBelief",
     "AnnotatorHistory",
@@ -106,17 +114,19 @@ __all__ = [
     "CrowdState",
     "GoldCheck",
     "HeldOutVotes",
-    "HierarchicalBelief",
-    "HierarchicalModel",
+    "KeptPriorBelief",
+    "KeptPriorModel",
     "LevelBelief",
     "OneCoinModel",
+    "PanelSummary",
     "PerClassModel",
     "Periods",
     "ProfilePrior",
     "Profiles",
     "PublishedCoin",
     "QualityCurves",
-    "RateEffects",
+    "SupportBelief",
+    "SupportModel",
     "TwoCoinModel",
     "TypicalRates",
     "VoteEvidence",
@@ -128,23 +138,29 @@ __all__ = [
     "choose_candidate",
     "choose_n_profiles",
     "confirmed_changes",
+    "confirmed_verdicts",
     "count_votes",
     "cut_votes",
+    "document_counts",
     "expected_gain",
-    "family_codes",
     "find_changes",
     "find_copies",
     "find_vote_sources",
+    "first_state",
     "fit_crowd",
+    "fit_with_profiles",
     "initial_label_probs",
     "initial_profiles",
+    "label_doubt",
     "label_posterior",
     "levels_from_arrays",
     "levels_to_arrays",
     "mean_rates",
     "mean_where_unknown",
     "merge_copies",
+    "model_families",
     "no_sources",
+    "panel_summary",
     "parse_annotator_prior",
     "periods_predict_better",
     "profile_e_step",
@@ -153,7 +169,11 @@ __all__ = [
     "quality_over_time",
     "quality_table",
     "rates_by_class",
+    "rates_given_votes",
     "select_votes",
+    "share_judged_by_people",
+    "shares_of_answers",
+    "shares_of_labels",
     "split_periods",
     "start_belief",
     "start_label_probs",
@@ -161,9 +181,9 @@ __all__ = [
     "start_state",
     "summarize_annotators",
     "typical_rates",
+    "typical_shares",
     "verdicts",
     "vote_folds",
     "votes_log_likelihood",
-    "with_profiles",
     "with_useful_levels",
 ]

@@ -2,8 +2,8 @@
 
 All models are pure functions of votes, label probabilities and beliefs about annotators. ``OneCoinModel``,
 ``TwoCoinModel`` and ``PerClassModel`` hold Beta beliefs about each annotator's rates and differ only in which votes
-share a rate; the default, ``HierarchicalModel`` in hierarchical.py, learns how much they share. ``PublishedCoin`` is
-the model of the paper, with a point estimate in place of a belief.
+share a rate; the default, ``SupportModel`` in support.py, has traits instead of rates. ``PublishedCoin`` is the model
+of the paper, with a point estimate in place of a belief.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self
 import numpy as np
 
 from palda.models.crowd.confidence import LevelBelief, level_evidence, soft_votes
+from palda.models.crowd.held_out import HeldOutVotes
 from palda.models.crowd.pool import PSEUDO_ANNOTATOR, beta_divergence, expected_logs, fit_pool, pool_divergence
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ class VoteEvidence(NamedTuple):
     def log_odds(self) -> Array:
         """Evidence (documents, classes) for "present" in nats; 0 where nobody voted."""
         return self.present - self.absent
+
+    def joined(self, other: Array | None) -> VoteEvidence:
+        """With other evidence for "present" in nats."""
+        return self if other is None else self._replace(present=self.present + other)
 
 
 @dataclass(frozen=True)
@@ -87,8 +92,12 @@ class AnnotatorBelief:
         levels = None if self.levels is None else self.levels.take(rows)
         return replace(self, posterior=self.posterior[rows], own=self.own[rows], levels=levels)
 
-    def with_new_annotators(self, n_new: int) -> AnnotatorBelief:
-        """The same beliefs plus ``n_new`` annotators who start with the pool's prior."""
+    def with_new_annotators(self, families: NDArray[np.int64]) -> AnnotatorBelief:
+        """The same beliefs plus annotators who start with the pool's prior.
+
+        ``families`` (new annotators,) are those of models, -1 for people; most annotator models take all as people.
+        """
+        n_new = len(families)
         pool = np.broadcast_to(self.pool, (n_new, *self.pool.shape))
         return AnnotatorBelief(
             np.concatenate((self.posterior, pool)),
@@ -111,8 +120,11 @@ class AnnotatorModel(Protocol):
     def log_rates(self, belief: AnnotatorBelief) -> Array:
         """(annotators, classes or 1, states or 1, 2): logarithms of the rates of correct and wrong votes."""
 
-    def evidence(self, votes: Votes, belief: AnnotatorBelief) -> VoteEvidence:
-        """Log-likelihoods of the votes for each label."""
+    def evidence(self, votes: Votes, belief: AnnotatorBelief, other: Array | None = None) -> VoteEvidence:
+        """Log-likelihoods of the votes and of other evidence for each label.
+
+        ``other`` (documents, classes) is what a classifier adds: nats for "present", or an answer about the support.
+        """
 
     def count(self, votes: Votes, label_probs: Array) -> Array:
         """Expected (correct, wrong) votes behind each rate; counts of two shards add up."""
@@ -128,6 +140,9 @@ class AnnotatorModel(Protocol):
 
     def divergence(self, belief: AnnotatorBelief) -> float:
         """Cost of the beliefs in the bound, in nats."""
+
+    def held_out(self, hidden: Votes, visible: Votes, belief: AnnotatorBelief) -> HeldOutVotes:
+        """Probabilities of hidden votes in each state of their labels, given the visible votes on them."""
 
 
 class CoinModel:
@@ -158,9 +173,9 @@ class CoinModel:
         """E[log rate] of correct and wrong votes."""
         return by_class_and_state(expected_logs(belief.posterior))
 
-    def evidence(self, votes: Votes, belief: AnnotatorBelief) -> VoteEvidence:
-        """Σ_k E[log p(vote | λ)] over the votes that exist (maths, eqs. 37 and 73)."""
-        return with_levels(_vote_evidence(votes, self.log_rates(belief)), votes, belief.levels)
+    def evidence(self, votes: Votes, belief: AnnotatorBelief, other: Array | None = None) -> VoteEvidence:
+        """Σ_k E[log p(vote | λ)] over the votes that exist (maths, eqs. 37 and 73), and other evidence."""
+        return with_levels(_vote_evidence(votes, self.log_rates(belief)), votes, belief.levels).joined(other)
 
     def count(self, votes: Votes, label_probs: Array) -> Array:
         """(annotators, ..., 2): expected correct and wrong votes behind each rate (maths, eq. 38)."""
@@ -184,6 +199,10 @@ class CoinModel:
     def divergence(self, belief: AnnotatorBelief) -> float:
         """KL divergence of all rates from their priors, the pool's pseudo-annotator included (maths, eq. 40)."""
         return beta_divergence(belief.posterior, belief.prior) + pool_divergence(belief.pool)
+
+    def held_out(self, hidden: Votes, visible: Votes, belief: AnnotatorBelief) -> HeldOutVotes:  # noqa: ARG002 - the protocol's
+        """Votes are independent given the labels, whatever else was voted."""
+        return HeldOutVotes.independent(hidden, belief)
 
 
 class OneCoinModel(CoinModel):
@@ -231,9 +250,9 @@ class PublishedCoin:
         rates = belief.posterior / belief.posterior.sum(axis=-1, keepdims=True)
         return by_class_and_state(np.log(rates))
 
-    def evidence(self, votes: Votes, belief: AnnotatorBelief) -> VoteEvidence:
-        """Σ_k log p(vote | λ) over the votes that exist (maths, eqs. 6 and 73)."""
-        return with_levels(_vote_evidence(votes, self.log_rates(belief)), votes, belief.levels)
+    def evidence(self, votes: Votes, belief: AnnotatorBelief, other: Array | None = None) -> VoteEvidence:
+        """Σ_k log p(vote | λ) over the votes that exist (maths, eqs. 6 and 73), and other evidence."""
+        return with_levels(_vote_evidence(votes, self.log_rates(belief)), votes, belief.levels).joined(other)
 
     def count(self, votes: Votes, label_probs: Array) -> Array:
         """(annotators, 2): expected numbers of correct and wrong votes."""
@@ -253,6 +272,10 @@ class PublishedCoin:
     def divergence(self, belief: AnnotatorBelief) -> float:  # noqa: ARG002 - the protocol's
         """0: a point estimate has no divergence."""
         return 0.0
+
+    def held_out(self, hidden: Votes, visible: Votes, belief: AnnotatorBelief) -> HeldOutVotes:  # noqa: ARG002 - the protocol's
+        """Votes are independent given the labels, whatever else was voted."""
+        return HeldOutVotes.independent(hidden, belief)
 
 
 def by_class_and_state(table: Array) -> Array:

@@ -48,7 +48,7 @@ _FIRST_SPREAD = 0.05  # standard deviation beyond sampling that is assumed until
 _MIN_SPREAD = 0.02  # its estimate is at least this
 _MAX_Z = 10.0  # a single pair counts at most this in the comparison of explanations
 _COST = 5.0  # nats per annotator that an explanation reports: about 1 in 150 copies others
-_PERSON_COST = 20.0  # of those who are not models, if there are models
+_PERSON_COST = 20.0  # of those who are not models, if models are compared with them
 _TIE = 6.0  # nats; explanations that differ by less are equally good,
 _FEW = 2  # and a group that has so many members fewer has no advantage
 _SIDE = 0.25  # min component of the leading eigenvector on a side, relative to the largest
@@ -185,7 +185,8 @@ def find_copies(
     min_z = max(float(-ndtri(_LEVEL / max(n_tested, 1))), _MIN_Z)
     is_model = np.zeros(votes.n_annotators, dtype=bool)
     if len(votes.annotator_kinds):
-        is_model = np.asarray(votes.annotator_kinds == "model")
+        is_compared = np.isin(np.arange(votes.n_annotators), (found.first, found.second))
+        is_model = np.asarray(votes.annotator_kinds == "model") & is_compared
     best, rivals = _search(found, is_model, min_z)
 
     def is_strong(group: CopyGroup) -> bool:

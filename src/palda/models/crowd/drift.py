@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from palda import kernels
 from palda.models.crowd.judged_documents import judged_documents, local_rates
 from palda.models.crowd.quality import beta_interval
 
@@ -40,7 +41,9 @@ MIN_PERIOD_DOCS = 10
 MAX_CHANGES = 3
 """Maximum number of changes per annotator."""
 
-_N_ORDERS = 1999  # random orders behind a p-value
+N_ORDERS = 1999
+"""Number of random orders behind a p-value."""
+
 _ORDERS_PER_BATCH = 25
 _MAX_BLOCKS = 1000  # an annotator with more judged documents is searched in this many blocks
 _MIN_STATE_VOTES = 20.0  # with fewer votes in a state, only changes of both rates together are searched
@@ -125,24 +128,26 @@ def find_changes(
     own: Array | None = None,
     max_p_value: float = MAX_P_VALUE,
     max_changes: int = MAX_CHANGES,
+    max_orders: int = N_ORDERS,
     seed: int = 0,
 ) -> Changes:
     """Changes of annotators' rates over time, given the consensus and constant rates (maths, eq. 77).
 
     ``own`` (votes,) is what each vote added to the log-odds of the consensus, by default that under ``belief``. Votes
-    without a time are left out. Documents with equal times stay on one side of a change.
+    without a time are left out. Documents with equal times stay on one side of a change. P-values are
+    those among ``max_orders`` random orders.
     """
     documents = judged_documents(votes, label_probs, belief, own)
     rows: list[tuple[float | str, ...]] = []
     for annotator in np.flatnonzero(documents.n_docs >= 2 * MIN_PERIOD_DOCS):
         rng = np.random.default_rng((seed, int(annotator)))
-        found = _changes_of(documents.of(int(annotator)), max_p_value, max_changes, rng)
+        found = _changes_of(documents.of(int(annotator)), max_p_value, max_changes, max_orders, rng)
         rows += _described(found, documents, int(annotator))
     return Changes.from_rows(rows)
 
 
 def _changes_of(
-    series: Series, max_p_value: float, max_changes: int, rng: np.random.Generator
+    series: Series, max_p_value: float, max_changes: int, max_orders: int, rng: np.random.Generator
 ) -> list[tuple[int, float]]:
     """First judged document after each change, and its p-value, in the order of time."""
     found: list[tuple[int, float]] = []
@@ -150,7 +155,7 @@ def _changes_of(
     while periods and len(found) < max_changes:
         first, stop = periods.pop(0)
         blocks, doc_of_block = series.rows(first, stop).blocks(_MAX_BLOCKS)
-        split, p_value = _scan(blocks, max_p_value, rng)
+        split, p_value = _scan(blocks, max_p_value, max_orders, rng)
         if p_value <= max_p_value:
             middle = first + int(doc_of_block[split])
             found.append((middle, p_value))
@@ -158,7 +163,7 @@ def _changes_of(
     return sorted(found)
 
 
-def _scan(series: Series, max_p_value: float, rng: np.random.Generator) -> tuple[int, float]:
+def _scan(series: Series, max_p_value: float, max_orders: int, rng: np.random.Generator) -> tuple[int, float]:
     """The most likely first document after a change, and the p-value of the maximal statistic."""
     n_docs = len(series.time)
     splits = np.arange(MIN_PERIOD_DOCS, n_docs - MIN_PERIOD_DOCS + 1)  # numbers of documents before the change
@@ -167,22 +172,15 @@ def _scan(series: Series, max_p_value: float, rng: np.random.Generator) -> tuple
     if not len(splits) or not scores.any():
         return 0, 1.0
     factor = n_docs / (splits * (n_docs - splits))
-
-    def statistics(ordered: Array) -> Array:
-        """(..., splits): test statistic of a change at each split (maths, eq. 77)."""
-        sums = np.cumsum(ordered, axis=-2)[..., splits - 1, :]
-        common, opposite = np.moveaxis(np.square(sums) * factor[:, None], -1, 0)
-        total: Array = common + np.maximum(opposite - _OPPOSITE_COST, 0.0)
-        return total
-
-    observed = statistics(scores)
-    split, maximum = int(splits[np.argmax(observed)]), observed.max()
-    max_larger = int(max_p_value * (_N_ORDERS + 1))
+    common, opposite = (np.cumsum(scores, axis=0)[splits - 1] ** 2 * factor[:, None]).T
+    observed = common + np.maximum(opposite - _OPPOSITE_COST, 0.0)  # maths, eq. 77
+    split, maximum = int(splits[np.argmax(observed)]), float(observed.max())
+    max_larger = int(max_p_value * (max_orders + 1))
     n_larger = n_orders = 0
-    while n_orders < _N_ORDERS and n_larger < max_larger:
-        size = min(_ORDERS_PER_BATCH, _N_ORDERS - n_orders)
+    while n_orders < max_orders and n_larger < max_larger:
+        size = min(_ORDERS_PER_BATCH, max_orders - n_orders)
         orders = rng.permuted(np.tile(np.arange(n_docs), (size, 1)), axis=1)
-        n_larger += int(np.sum(statistics(scores[orders]).max(axis=1) >= maximum))
+        n_larger += kernels.active().n_orders_above(scores, orders, splits, factor, _OPPOSITE_COST, maximum)
         n_orders += size
     return split, (n_larger + 1) / (n_orders + 1)
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING, cast
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from palda.data import Votes, even_ranges, vote_blocks
 from palda.engine import Threads
@@ -36,7 +37,12 @@ from palda.models.crowd.label_sets import (
     profile_e_step,
     profile_log_prior,
     profile_m_step,
+    shifted_profiles,
 )
+from palda.models.crowd.link import learned_link, unlearned_link
+from palda.models.crowd.support import NOTHING_GIVEN, SupportBelief, SupportModel, as_support, with_answers
+from palda.models.crowd.support_em import final_belief, fit_support, support_posterior
+from palda.models.crowd.traits import POINTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +57,7 @@ _VOTES_PER_SHARD = 100_000
 _MAX_SHARDS = 256
 _MAX_START_ROUNDS, _START_TOL = 50, 1e-5  # of EM with one rate per annotator, before EM with several
 _WARM_UP_ROUNDS, _WARM_UP_TOL = 50, 1e-5  # EM of new profiles while the annotators are fixed
+_MIN_PROB = 1e-6
 
 
 @dataclass(frozen=True)
@@ -208,13 +215,49 @@ def _posterior_of_coins(votes: VoteRows, rates: Array) -> Array:
     return probs
 
 
+def first_state(
+    votes: VoteRows, known: NDArray[np.int8], guess: Array, belief: AnnotatorBelief, settings: CrowdSettings
+) -> CrowdState:
+    """State that EM starts from, given initial labels ``guess`` and beliefs before the first vote.
+
+    The support model starts from typical annotators, or from those that known labels show if these contradict the
+    crowd: EM does not find out by itself that the majority is wrong. The others start from labels, unless annotators
+    have a history.
+    """
+    probs, model = start_label_probs(votes, known, guess, settings), settings.annotators
+    if isinstance(model, SupportModel):
+        if _contradict(known, votes):
+            belief = model.update(_count_known(model, votes, known), belief)
+    elif not belief.has_history.any():
+        belief = model.update(count_votes(model, votes, probs), belief)
+    return start_state(belief, probs)
+
+
+def _contradict(known: NDArray[np.int8], votes: VoteRows) -> bool:
+    """Whether votes of the crowd say yes to absent labels more often than to present ones, where labels are known."""
+    if known.max(initial=-1) < 0:
+        return False
+    n_votes, n_correct = np.full(2, _PRIOR_VOTES), np.full(2, _PRIOR_RATE * _PRIOR_VOTES)  # absent, present
+    for rows, some in vote_blocks(votes):
+        truth = known[rows].ravel()[some.pair]
+        n_votes += np.bincount(truth[truth >= 0], minlength=2)
+        n_correct += np.bincount(truth[truth == some.value], minlength=2)
+    return float(np.sum(n_correct / n_votes)) < 1.0
+
+
+def _count_known(model: AnnotatorModel, votes: VoteRows, known: NDArray[np.int8]) -> Array:
+    """Correct and wrong votes on known labels."""
+    blocks = ((some.select(known[rows].ravel()[some.pair] >= 0), known[rows]) for rows, some in vote_blocks(votes))
+    return reduce(np.add, (model.count(some, np.maximum(own, 0).astype(np.float64)) for some, own in blocks))
+
+
 def start_label_probs(votes: VoteRows, known: NDArray[np.int8], guess: Array, settings: CrowdSettings) -> Array:
     """Labels (documents, classes) that EM of an annotator model with several rates starts from.
 
     EM with one rate per annotator, from the initial labels ``guess``. Where classes are rare, EM with several rates can
     go from a majority vote to a solution that has too many labels and low sensitivities. It does not start there.
     """
-    if isinstance(settings.annotators, OneCoinModel | PublishedCoin) or not len(votes):
+    if isinstance(settings.annotators, OneCoinModel | PublishedCoin | SupportModel) or not len(votes):
         return guess
     coin = OneCoinModel()
     belief = coin.update(count_votes(coin, votes, guess), coin.start(votes.n_annotators, votes.n_classes))
@@ -237,6 +280,8 @@ def fit_crowd(shards: Sequence[VoteShard], start: CrowdState, settings: CrowdSet
     decreases. Labels and profiles are summed out exactly, so any state can be the start: that of an earlier fit, or one
     fitted to other evidence.
     """
+    if isinstance(settings.annotators, SupportModel) and shards[0].source is not None and _n_votes(shards):
+        return _fit_support(shards, start, settings)
     model, state = settings.annotators, start
     n_votes = _votes_per_cell(shards, state, settings)
     shards = _with_soft_votes(shards, state.belief.levels)
@@ -266,6 +311,25 @@ def fit_crowd(shards: Sequence[VoteShard], start: CrowdState, settings: CrowdSet
             belief=belief,
             profiles=profile_m_step(stats.profiles, state.prior) if settings.learn_profiles else state.profiles,
         )
+
+
+def _n_votes(shards: Sequence[VoteShard]) -> int:
+    return sum(len(cast("Votes", shard.votes)) for shard in shards)
+
+
+def _fit_support(shards: Sequence[VoteShard], start: CrowdState, settings: CrowdSettings) -> CrowdFit:
+    shards = _with_soft_votes(shards, start.belief.levels)
+    state, label_probs, objectives, converged = fit_support(shards, start, settings)
+    probs = np.concatenate(label_probs)
+    edges = np.cumsum([0, *(len(own) for own in label_probs)])
+    rows = [slice(*pair) for pair in pairwise(edges)]
+    model = settings.annotators
+    counts = reduce(
+        np.add,
+        (model.count(cast("Votes", shard.votes), probs[own]) for shard, own in zip(shards, rows, strict=True)),
+    )
+    state = replace(state, belief=final_belief(state, counts))
+    return CrowdFit(state, probs, counts, np.array(objectives), converged)
 
 
 def _votes_per_cell(shards: Sequence[VoteShard], state: CrowdState, settings: CrowdSettings) -> Array | None:
@@ -327,6 +391,9 @@ def label_posterior(
     votes: VoteRows, known: NDArray[np.int8], state: CrowdState, settings: CrowdSettings, extra: Array | None = None
 ) -> Array:
     """Δ (documents, classes) under a fixed state, from votes, other evidence or both."""
+    if isinstance(settings.annotators, SupportModel):
+        shards = votes_as_evidence(cut_votes(votes, known, extra), state.belief, settings)
+        return np.concatenate(_e_step(shards, state.profiles, np.empty((0, 1, 2, 2)), settings)[1])
     log_rates, levels = settings.annotators.log_rates(state.belief), state.belief.levels
     return np.concatenate(_e_step(cut_votes(votes, known, extra), state.profiles, log_rates, settings, levels)[1])
 
@@ -338,8 +405,7 @@ def votes_as_evidence(shards: Sequence[VoteShard], belief: AnnotatorBelief, sett
         votes = shard.votes
         if votes is None:
             return shard
-        log_odds = settings.annotators.evidence(votes, belief).log_odds
-        return VoteShard(None, shard.known, log_odds if shard.extra is None else log_odds + shard.extra)
+        return VoteShard(None, shard.known, settings.annotators.evidence(votes, belief, shard.extra).log_odds)
 
     return list(settings.engine.map(fixed, shards))
 
@@ -352,7 +418,65 @@ def with_profiles(
     The base rates of the fit with one profile become the centre of the profiles' prior.
     """
     evidence = votes_as_evidence(shards, single.state.belief, settings)
-    prior = ProfilePrior(single.state.profiles.rates[0])
+    prior = ProfilePrior(single.state.profiles.rates[0], keeps_rates=isinstance(settings.annotators, SupportModel))
     profiles = initial_profiles(single.label_probs, n_profiles, prior, np.random.default_rng(seed))
     start = replace(single.state, profiles=profiles, prior=prior)
     return fit_crowd(evidence, start, replace(settings, max_iter=_WARM_UP_ROUNDS, tol=_WARM_UP_TOL))
+
+
+class GoldEvidence(NamedTuple):
+    """What is known about labels of the support model before their truth, (documents, classes, ...)."""
+
+    supports: Array  # (documents, classes, points): distributions given votes and a classifier's answers
+    offsets: Array  # log-odds that profiles and evidence in nats add
+
+
+def gold_evidence(votes: Votes, state: CrowdState, settings: CrowdSettings, extra: Array | None) -> GoldEvidence:
+    """Supports of documents, and what profiles say about their labels beside them; known labels take no part."""
+    belief = as_support(state.belief)
+    given, _ = with_answers(NOTHING_GIVEN, belief, extra)
+    supports = support_posterior(votes, belief, given)
+    by_support = np.sum(supports * expit(belief.link[:, :1] * POINTS + belief.link[:, 1:]), axis=2)
+    unknown = np.full(by_support.shape, -1, dtype=np.int8)
+    label_probs = label_posterior(votes, unknown, state, settings, extra)
+    log_odds = (logit(np.clip(table, _MIN_PROB, 1.0 - _MIN_PROB)) for table in (label_probs, by_support))
+    return GoldEvidence(supports, np.subtract(*log_odds))
+
+
+def relinked(
+    votes: VoteRows, known: NDArray[np.int8], state: CrowdState, settings: CrowdSettings, extra: Array | None = None
+) -> CrowdState:
+    """The state with the link that known labels teach where profiles or a classifier join the votes (maths, eq. 98).
+
+    A link that was learned from votes alone would be wrong beside them: where documents with known labels have more
+    labels than others, both it and the profiles would make up for that.
+    """
+    if known.max(initial=-1) < 0 or not isinstance(state.belief, SupportBelief) or state.belief.panel is not None:
+        return state
+    rows = np.flatnonzero((known >= 0).any(axis=1))
+    some = votes.take(rows)
+    truth = np.where(some.per_pair() > 0, known[rows], np.int8(-1))
+    judged = np.any([part.per_pair().any(axis=0) for _, part in vote_blocks(votes)], axis=0)
+    link = unlearned_link(votes.n_classes)
+    found = gold_evidence(some, with_link(state, link, judged), settings, None if extra is None else extra[rows])
+    return with_link(state, learned_link(found.supports, truth, link, found.offsets), judged)
+
+
+def with_link(state: CrowdState, link: Array, judged: NDArray[np.bool_]) -> CrowdState:
+    """The state with another link; profiles are shifted to the shares of present labels that it implies.
+
+    Only those of classes that somebody judged: rates of the others are those of known labels, whatever the link.
+    """
+    after = replace(as_support(state.belief), link=link)
+    mean = np.where(judged, after.prevalence, state.profiles.weights @ state.profiles.rates)
+    prior = replace(state.prior, centre=mean) if state.prior.keeps_rates else state.prior
+    return CrowdState(after, shifted_profiles(state.profiles, mean), prior)
+
+
+def fit_with_profiles(
+    votes: VoteRows, known: NDArray[np.int8], single: CrowdFit, n_profiles: int, settings: CrowdSettings, seed: int
+) -> CrowdFit:
+    """Fit with several profiles, from one with a single profile to the same votes."""
+    shards = cut_votes(votes, known)
+    several = with_profiles(shards, single, n_profiles, settings, seed)
+    return fit_crowd(shards, relinked(votes, known, several.state, settings), settings)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
-from scipy.special import betaln, gammaln
+from scipy.special import betaln, expit, gammaln, logit
 
 from palda import kernels
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 _Array = TypeVar("_Array", bound="np.ndarray[Any, Any]")
 
 _MIN_RATE = 1e-6  # π is never closer to 0 or 1: a class that no document has had may still occur
+_MAX_STEPS = 100  # of Newton's method, some of which may be halvings
+_ROUNDING, _TINY = 1e-15, 1e-300
+_N_HALVINGS = 60
+_MAX_SHIFT = 30.0  # of log-odds
 _MAX_SEED_DOCS = 20_000  # documents among which initial profiles are drawn; more do not improve the choice
 
 
@@ -49,6 +53,10 @@ class ProfilePrior:
     centre: Array  # (classes,)
     strength: float = 2.0
     documents: float = 1.0
+    keeps_rates: bool = False
+    """Whether the mean of several profiles is the centre. Where votes leave labels in doubt, profiles could otherwise
+    explain the votes on other classes by a class that nobody has seen: with a quarter of all documents in a profile
+    that has a class of 6% for sure (``crowd_brighter_arq``: AUPRC .402 instead of .463)."""
 
     @classmethod
     def vague(cls, n_classes: int) -> ProfilePrior:
@@ -95,10 +103,10 @@ def profile_e_step(
     known they count only towards the likelihood.
     """
     result: LabelSetResult = kernels.active().label_sets(
-        _NO_VOTES if votes is None else _vote_arrays(votes.votes),
+        _NO_VOTES if votes is None else vote_arrays(votes.votes),
         _NO_RATIOS if votes is None else votes.log_ratios,
-        _read_only(np.empty((0, known.shape[1])) if log_odds is None else np.require(log_odds, np.float64, ["C"])),
-        _read_only(np.require(known, np.int8, ["C"])),
+        read_only(np.empty((0, known.shape[1])) if log_odds is None else np.require(log_odds, np.float64, ["C"])),
+        read_only(np.require(known, np.int8, ["C"])),
         profiles.weights,
         np.ascontiguousarray(profiles.rates.T),
     )
@@ -106,25 +114,26 @@ def profile_e_step(
     return SetPosterior(result.label_probs, result.log_likelihoods, stats, result.present_votes)
 
 
-def _read_only(array: _Array) -> _Array:
+def read_only(array: _Array) -> _Array:
     """A read-only view: Numba compiles a kernel once more for arrays that can be written."""
     view: _Array = array.view()
     view.flags.writeable = False
     return view
 
 
-def _vote_arrays(votes: Votes) -> kernels.VoteArrays:
+def vote_arrays(votes: Votes) -> kernels.VoteArrays:
+    """The votes as read-only arrays for kernels."""
     return kernels.VoteArrays(
-        _read_only(votes.doc_starts), _read_only(votes.annotator), _read_only(votes.label), _read_only(votes.value)
+        read_only(votes.doc_starts), read_only(votes.annotator), read_only(votes.label), read_only(votes.value)
     )
 
 
 _NO_CODES: NDArray[np.int32] = np.empty(0, dtype=np.int32)
 _NO_VOTES = kernels.VoteArrays(
-    _read_only(np.empty(0, dtype=np.int64)),
-    _read_only(_NO_CODES),
-    _read_only(_NO_CODES),
-    _read_only(np.empty(0, dtype=np.int8)),
+    read_only(np.empty(0, dtype=np.int64)),
+    read_only(_NO_CODES),
+    read_only(_NO_CODES),
+    read_only(np.empty(0, dtype=np.int8)),
 )
 _NO_RATIOS = np.empty((0, 1, 2))
 
@@ -132,8 +141,60 @@ _NO_RATIOS = np.empty((0, 1, 2))
 def profile_m_step(stats: ProfileStats, prior: ProfilePrior) -> Profiles:
     """Profiles that maximise the expected log-likelihood plus ``profile_log_prior`` (maths, eq. 45)."""
     weights = stats.profile_sums + prior.documents
-    rates = (stats.label_sums + prior.strength * prior.centre) / (stats.profile_sums[:, None] + prior.strength)
-    return Profiles(weights / weights.sum(), np.clip(rates, _MIN_RATE, 1.0 - _MIN_RATE))
+    weights /= weights.sum()
+    present, total = stats.label_sums + prior.strength * prior.centre, stats.profile_sums[:, None] + prior.strength
+    rates = present / total
+    if prior.keeps_rates and len(weights) > 1:
+        rates = _rates_with_mean(present, total, weights, prior.centre)
+    return Profiles(weights, np.clip(rates, _MIN_RATE, 1.0 - _MIN_RATE))
+
+
+def _rates_with_mean(present: Array, total: Array, weights: Array, mean: Array) -> Array:
+    """Rates (profiles, classes) that maximise Σ present ln π + (total - present) ln(1 - π) with a given mean.
+
+    The Lagrange multiplier μ of Σ w π = mean solves μ w π² - (μ w + total) π + present = 0 for each profile; the mean
+    falls with μ, which is found by Newton's method between bounds.
+    """
+
+    def rates(multiplier: Array) -> tuple[Array, Array]:
+        """Rates, and their derivatives by the multiplier."""
+        scaled = multiplier * weights[:, None]
+        added = scaled + total
+        root = np.sqrt(added**2 - 4.0 * scaled * present)
+        # the form without cancellation of each of the two solutions
+        falling = 2.0 * present / np.where(added > 0.0, added + root, 1.0)
+        rising = (added - root) / np.where(scaled == 0.0, 1.0, 2.0 * scaled)
+        found = np.where(added > 0.0, falling, rising)
+        return found, -weights[:, None] * found * (1.0 - found) / np.maximum(root, _TINY)
+
+    largest = 4.0 * float(total.max() / weights.min())
+    low, high = np.full(len(mean), -largest), np.full(len(mean), largest)
+    multiplier, before = np.zeros(len(mean)), np.full(len(mean), np.inf)
+    found, slopes = rates(multiplier)
+    for _ in range(_MAX_STEPS):
+        excess = weights @ found - mean
+        done = np.abs(excess) < _ROUNDING
+        if done.all():
+            break
+        low, high = np.where(excess > 0.0, multiplier, low), np.where(excess > 0.0, high, multiplier)
+        step = multiplier - excess / np.minimum(weights @ slopes, -_TINY)
+        # A rate without present labels has a corner, at which Newton's method alone would go to and fro.
+        trusted = (step > low) & (step < high) & (np.abs(excess) < 0.5 * before)
+        multiplier = np.where(done, multiplier, np.where(trusted, step, (low + high) / 2.0))
+        before = np.abs(excess)
+        found, slopes = rates(multiplier)
+    return found
+
+
+def shifted_profiles(profiles: Profiles, mean: Array) -> Profiles:
+    """Profiles whose mean rates are ``mean`` (classes,), all log-odds of a class shifted alike."""
+    log_odds = logit(profiles.rates)
+    low, high = np.full(len(mean), -_MAX_SHIFT), np.full(len(mean), _MAX_SHIFT)
+    for _ in range(_N_HALVINGS):
+        middle = (low + high) / 2.0
+        below = profiles.weights @ expit(log_odds + middle) < mean
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return Profiles(profiles.weights, np.clip(expit(log_odds + (low + high) / 2.0), _MIN_RATE, 1.0 - _MIN_RATE))
 
 
 def profile_log_prior(profiles: Profiles, prior: ProfilePrior) -> float:

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from palda.models.crowd.em import CrowdFit, CrowdSettings, CrowdState
 
 
+_TRIAL_ORDERS = 399  # random orders behind a p-value that only decides on a trial
+_FIRST_FOLDS = 2  # of hidden votes; the others are not tried if periods have not been better in these
+
+
 @dataclass(frozen=True)
 class Periods:
     """Votes in which each period of an annotator is an annotator of its own."""
@@ -149,12 +153,14 @@ def periods_predict_better(
     folds = vote_folds(votes, rng)
     constant, by_period = np.zeros((2, votes.n_docs))
     for fold in range(n_vote_folds(known.size)):
+        if fold == _FIRST_FOLDS and by_period.sum() <= constant.sum():
+            return False
         hidden = folds == fold
         training = select_votes(votes, ~hidden)
         fit = fit_crowd(cut_votes(training, known, extra), start, settings)
         predicted = votes_log_likelihood(select_votes(votes, hidden), fit.label_probs, fit.state.belief)
         constant += predicted
-        changes = find_changes(training, fit.label_probs, fit.state.belief, seed=seed)
+        changes = find_changes(training, fit.label_probs, fit.state.belief, max_orders=_TRIAL_ORDERS, seed=seed)
         if not len(changes):
             by_period += predicted
             continue

@@ -7,6 +7,7 @@ changed is a source of its own, where that predicts hidden votes better. Everybo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +17,11 @@ from palda.models.crowd.annotator_model import mean_rates
 from palda.models.crowd.confidence import start_levels
 from palda.models.crowd.copies import find_copies
 from palda.models.crowd.drift import Changes
-from palda.models.crowd.em import count_votes, cut_votes, fit_crowd, start_label_probs, start_state
-from palda.models.crowd.hierarchical import HierarchicalBelief
+from palda.models.crowd.em import count_votes, cut_votes, first_state, fit_crowd
 from palda.models.crowd.merged_votes import merge_copies
+from palda.models.crowd.panel import start_panel, votes_of_people
 from palda.models.crowd.periods import confirmed_changes, periods_predict_better, split_periods
+from palda.models.crowd.support import SupportBelief, SupportModel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 _MAX_VOTES = 5_000_000  # votes that changes are searched among; documents are drawn if there are more
+_TRIAL_TOL = 1e-5  # of fits of the support model under which changes are searched
 _MAX_UPDATES, _MAX_RATE_CHANGE = 50, 1e-4  # of beliefs about annotators whose labels are given
 
 _GROUP_COLUMNS = ("copy_share", "agreement", "expected_agreement", "n_common")
@@ -162,7 +165,7 @@ def find_vote_sources(
     """
     sources = no_sources(votes.n_annotators)
     if copies and len(votes):
-        found = find_copies(votes, known, seed=seed)
+        found = find_copies(people_only(votes, settings), known, seed=seed)
         groups = [[float(getattr(group, name)) for name in _GROUP_COLUMNS] for group in found.groups]
         sources = replace(sources, group_of=found.group_of, groups=np.array(groups).reshape(-1, len(_GROUP_COLUMNS)))
     sample = _with_times(votes, seed) if drift else None
@@ -171,12 +174,23 @@ def find_vote_sources(
     rows, timed = sample
     timed, known, guess = merge_copies(timed, sources.group_of), known[rows], guess[rows]
     model = settings.annotators
-    guess = start_label_probs(timed, known, guess, settings)
-    belief = model.update(count_votes(model, timed, guess), start_belief(model, timed))
-    fit = fit_crowd(cut_votes(timed, known), start_state(belief, guess), settings)
+    if isinstance(model, SupportModel):
+        settings = replace(settings, tol=max(settings.tol, _TRIAL_TOL))
+    start = first_state(timed, known, guess, start_belief(model, timed), settings)
+    fit = fit_crowd(cut_votes(timed, known), start, settings)
     changes = confirmed_changes(timed, known, fit, settings, seed=seed)
     uses_changes = len(changes) > 0 and periods_predict_better(timed, known, fit.state, settings, seed=seed)
     return replace(sources, changes=changes, uses_changes=uses_changes)
+
+
+def people_only(votes: VoteRows, settings: CrowdSettings) -> VoteRows:
+    """The votes without those of models, if these form a panel: what they repeat is what the panel shares."""
+    panel = start_panel(votes) if isinstance(settings.annotators, SupportModel) else None
+    if panel is None:
+        return votes
+    if isinstance(votes, Votes):
+        return votes_of_people(votes, panel)
+    return ConvertedVotes(votes, np.arange(votes.n_docs), partial(votes_of_people, panel=panel))
 
 
 def _with_times(votes: VoteRows, seed: int) -> tuple[Ints, Votes] | None:
@@ -191,27 +205,11 @@ def _with_times(votes: VoteRows, seed: int) -> tuple[Ints, Votes] | None:
     return (rows, some) if len(some.time) and not np.isnan(some.time).all() else None
 
 
-def family_codes(votes: VoteRows) -> Ints:
-    """(annotators,): position of the family of each annotator among those with at least two members, or -1.
-
-    Models without a family are one family.
-    """
-    names = np.full(votes.n_annotators, "", dtype=object)
-    if len(votes.annotator_kinds):
-        names[votes.annotator_kinds == "model"] = "\0models"  # no family can have this name
-    if len(votes.annotator_families):
-        names = np.where(votes.annotator_families == "", names, votes.annotator_families)
-    _, code, size = np.unique(names.astype(str), return_inverse=True, return_counts=True)
-    code = np.where((names == "") | (size[code] < 2), -1, code)
-    used = np.unique(code[code >= 0])
-    return np.where(code >= 0, np.searchsorted(used, code), -1).astype(np.int64)
-
-
 def start_belief(model: AnnotatorModel, votes: VoteRows, history: AnnotatorHistory | None = None) -> AnnotatorBelief:
-    """Beliefs before the first vote, with the families of the annotators and the levels of soft votes."""
+    """Beliefs before the first vote, with the levels of soft votes."""
     belief = model.start(votes.n_annotators, votes.n_classes, history)
-    if isinstance(belief, HierarchicalBelief):
-        belief = belief.with_families(family_codes(votes))
+    if isinstance(belief, SupportBelief):
+        belief = replace(belief, panel=start_panel(votes))
     return replace(belief, levels=start_levels(votes))
 
 

@@ -18,7 +18,7 @@ from palda.models.topics.prediction import (
     temperature_sample,
     word_evidence_model,
 )
-from palda.models.topics.shards import NEARLY_CERTAIN, labelled_shards, unlabelled_shards
+from palda.models.topics.shards import labelled_shards, unlabelled_shards
 from palda.models.topics.start import first_params
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from palda.models.topics.shards import DocumentShard
 
     Indices = NDArray[np.int64]
+
+_MIN_PROB = 0.02  # distance from 0 and 1 of the labels that the temperature is chosen beside
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def cross_fit_topics(
         temperature = earlier.evidence_model.temperature
     else:
         rows = temperature_sample(np.flatnonzero(folds == 0), n_classes)
-        probs = np.clip(label_probs[rows], NEARLY_CERTAIN, 1.0 - NEARLY_CERTAIN)
+        probs = np.clip(label_probs[rows], _MIN_PROB, 1.0 - _MIN_PROB)
         temperature = fit_temperature(counts, rows, fold_params[0], np.log(probs), np.log1p(-probs), settings)
 
     models = [word_evidence_model(params, temperature) for params in fold_params]

@@ -12,11 +12,11 @@ from scipy.special import digamma
 from palda.data import ArraySpec, prefixed
 from palda.engine import add_prefix, strip_prefix
 from palda.models.crowd import (
-    EFFECT_ARRAYS,
     LEVEL_ARRAYS,
+    SUPPORT_ARRAYS,
     AnnotatorBelief,
-    HierarchicalBelief,
-    RateEffects,
+    KeptPriorBelief,
+    SupportBelief,
     levels_from_arrays,
     levels_to_arrays,
 )
@@ -119,20 +119,20 @@ PARAMS_ARRAYS = {
 """Schema of the parameters in a file, without annotators."""
 
 
-def belief_arrays(rate_shape: tuple[int | str, ...], *, has_effects: bool) -> dict[str, ArraySpec]:
+def belief_arrays(rate_shape: tuple[int | str, ...], *, has_support: bool) -> dict[str, ArraySpec]:
     """Schema of the annotators' posterior in a file; ``rate_shape`` are the axes of the rates of one annotator."""
     return {
         "posterior": ArraySpec(("annotators", *rate_shape, 2), above=0.0),
         "pool": ArraySpec((*rate_shape, 2), above=0.0),
         "own": ArraySpec(("annotators", *rate_shape, 2), above=0.0, nan=True),
         **prefixed("levels", LEVEL_ARRAYS),
-        **(prefixed("effects", EFFECT_ARRAYS) if has_effects else {}),
+        **(prefixed("support", SUPPORT_ARRAYS, "support") if has_support else {}),
     }
 
 
 def belief_schema_like(belief: AnnotatorBelief) -> dict[str, ArraySpec]:
     """Schema of beliefs of the same annotator model."""
-    return belief_arrays(belief.posterior.shape[1:-1], has_effects=isinstance(belief, HierarchicalBelief))
+    return belief_arrays(belief.posterior.shape[1:-1], has_support=isinstance(belief, SupportBelief))
 
 
 def schema_like(params: Params) -> tuple[dict[str, ArraySpec], dict[str, int]]:
@@ -178,8 +178,10 @@ def params_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Params:
 def belief_to_arrays(belief: AnnotatorBelief) -> dict[str, NDArray[Any]]:
     """The annotators' posterior as named arrays of a file."""
     levels = {} if belief.levels is None else add_prefix("levels", levels_to_arrays(belief.levels))
-    effects = add_prefix("effects", belief.effects.arrays()) if isinstance(belief, HierarchicalBelief) else {}
-    return {"posterior": belief.posterior, "pool": belief.pool, "own": belief.own, **levels, **effects}
+    plain = {"posterior": belief.posterior, "pool": belief.pool, "own": belief.own, **levels}
+    if isinstance(belief, SupportBelief):
+        return plain | add_prefix("support", belief.arrays())
+    return plain | ({"kept.prior": belief.kept} if isinstance(belief, KeptPriorBelief) else {})
 
 
 def belief_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> AnnotatorBelief | None:
@@ -188,7 +190,9 @@ def belief_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> AnnotatorBelief | 
         return None
     levels = levels_from_arrays(strip_prefix("levels", arrays))
     shared = arrays["posterior"], arrays["pool"], arrays["own"], levels
-    effects = strip_prefix("effects", arrays)
+    plain, support, effects = AnnotatorBelief(*shared), strip_prefix("support", arrays), strip_prefix("effects", arrays)
+    if support:
+        return SupportBelief.with_arrays(plain, support)
     if effects:
-        return HierarchicalBelief(*shared, effects=RateEffects.from_arrays(effects))
-    return AnnotatorBelief(*shared)
+        return KeptPriorBelief.with_effects(plain, effects)
+    return KeptPriorBelief.with_prior(plain, arrays["kept.prior"]) if "kept.prior" in arrays else plain

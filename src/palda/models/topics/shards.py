@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Indices = NDArray[np.int64]
 
-NEARLY_CERTAIN = 0.02
+NEARLY_CERTAIN = 0.03
 """A label whose probability is this close to 0 or 1 counts as known. The E-step of an uncertain label is more
 expensive, and as expensive for a nearly certain one as for any other."""
 _ENTRIES_PER_SHARD = 15_000

@@ -47,6 +47,10 @@ function drawStats() {
   field("votes-note", nDocuments ? `votes spent, ${(nVotes / nDocuments).toFixed(1)} per document` : "votes spent");
   field("leases", whole(status.n_leases));
   for (const entry of main.querySelectorAll("[data-needs-fit]")) entry.hidden = !estimate;
+  byId("contradiction").hidden = !estimate?.contradiction;
+  setText(byId("contradiction-text"), estimate?.contradiction ? sentence(estimate.contradiction) : "");
+  byId("models").hidden = !estimate?.models;
+  setText(byId("models-text"), estimate?.models ? sentence(estimate.models) : "");
   if (estimate) {
     field("wrong", percent(estimate.expected_wrong / Math.max(1, estimate.n_labels)));
     field("wrong-note", `expected share of wrong labels; 90% sure below ${percent(estimate.upper_wrong / Math.max(1, estimate.n_labels))}`);
