@@ -21,6 +21,7 @@ from palda.models.crowd.panel import (
     fit_panel,
     learned_relation,
     panel_support,
+    predicted_votes,
     start_panel,
 )
 from palda.models.crowd.traits import POINTS, Traits
@@ -53,8 +54,8 @@ def small_case(seed: int = 0) -> tuple[Votes, PanelBelief, Traits]:
     return votes, panel, Traits(rng.normal(1.0, 0.5, 6), rng.normal(0.0, 0.5, 6), rng.normal(0.0, 0.3, (6, 2)))
 
 
-def enumerated_posterior(votes: Votes, panel: PanelBelief, traits: Traits, doc: int, label: int) -> Array:
-    """(points,): posterior of the panel's support, from all supports of families."""
+def enumerated_joint(votes: Votes, panel: PanelBelief, traits: Traits, doc: int, label: int) -> Array:
+    """(points,): probability of the panel's support and the votes, from all supports of families."""
     posterior: Array = panel.weights[label].copy()
     for family, spread in enumerate(panel.family_spreads):
         total = np.zeros(len(POINTS))
@@ -69,7 +70,6 @@ def enumerated_posterior(votes: Votes, panel: PanelBelief, traits: Traits, doc: 
                         likelihood *= yes if votes.value[vote] else 1.0 - yes
                 total[j] += likelihood
         posterior *= total
-    posterior /= posterior.sum()
     return posterior
 
 
@@ -77,11 +77,42 @@ def test_support_of_the_panel_equals_enumeration() -> None:
     votes, panel, traits = small_case()
     found = panel_support(votes, panel, traits)
     for doc, label in product(range(4), range(2)):
-        posterior = enumerated_posterior(votes, panel, traits, doc, label)
+        posterior = enumerated_joint(votes, panel, traits, doc, label)
+        posterior /= posterior.sum()
         mean = posterior @ POINTS
         assert found.mean[doc, label] == pytest.approx(mean, abs=1e-9)
         assert found.variance[doc, label] == pytest.approx(posterior @ POINTS**2 - mean**2, abs=1e-9)
     assert found.asked.tolist() == [[True, True]] * 4 + [[False, False]]
+
+
+def test_hidden_votes_of_models_equal_enumeration() -> None:
+    votes, panel, traits = small_case()
+    panel = replace(panel, intercepts=np.array([0.3, -0.2]), slopes=np.array([0.7, 1.2]), spreads=np.array([0.6, 1.1]))
+    link = np.array([[2.0, 0.2], [1.5, -0.3]])
+    is_model = panel.is_model[votes.annotator]
+    hidden, visible = is_model & (np.arange(len(votes)) % 3 == 0), np.arange(len(votes)) % 3 > 0
+    found = predicted_votes(votes.select(hidden), votes.select(visible), panel, traits, link)
+    doubt = float(panel.doubt)
+    for place, vote in enumerate(np.flatnonzero(hidden)):
+        doc, label = int(votes.doc[vote]), int(votes.label[vote])
+        both = visible.copy()
+        both[vote] = True
+        with_vote, without = (
+            [weighted(votes.select(rows), panel, traits, doc, label, point) for point in range(len(POINTS))]
+            for rows in (both, visible)
+        )
+        expected = panel.intercepts[label] + panel.slopes[label] * POINTS
+        people = np.exp(-0.5 * ((POINTS - expected[:, None]) / panel.spreads[label]) ** 2)
+        people = (1.0 - doubt) * people / people.sum(axis=1, keepdims=True) + doubt / len(POINTS)
+        present = people @ expit(link[label, 0] * POINTS + link[label, 1])
+        for state, share in enumerate((1.0 - present, present)):
+            assert found[state, place] == pytest.approx(share @ with_vote / (share @ without), rel=1e-9)
+
+
+def weighted(votes: Votes, panel: PanelBelief, traits: Traits, doc: int, label: int, point: int) -> float:
+    """P(the panel's support is at a point, votes), all supports of families summed out."""
+    only = replace(panel, weights=panel.weights * (np.arange(len(POINTS)) == point))
+    return float(enumerated_joint(votes, only, traits, doc, label).sum())
 
 
 def test_people_are_in_no_family_and_a_model_without_a_family_is_one() -> None:

@@ -59,8 +59,6 @@ def choose_n_profiles(
     together, which is not a property of the document.) The annotators are those of ``fit``, which has one profile, so
     that the choice cannot trade annotator behaviour for label sets. Without ``has_shared_sets`` there is one profile.
     """
-    if getattr(fit.state.belief, "panel", None) is not None:
-        return 1
     if votes.n_classes < 2 or not len(votes):
         return 1
     rng = np.random.default_rng(seed)

@@ -56,6 +56,7 @@ _REFERENCE_WIDTHS = 0.7, 0.4  # of Huber's centre of offsets, and of offsets per
 _REFERENCE_ROUNDS = 20
 _MAX_CELLS = 2_000_000  # (document, class, family, point) cells that are computed at a time
 _SHARE_RANGE = 0.02, 0.98
+_MIN_PROB = 1e-6  # of a predicted vote
 
 PANEL_ARRAYS = {
     "is_model": ArraySpec(("annotators",), "integer", low=0, high=1, group="panel"),
@@ -205,9 +206,11 @@ class _Block:
     def likelihoods(self, yes: Array) -> Array:
         """(documents, classes, families, points): of the votes, up to a factor; 1 where a family was not asked."""
         probs = yes[self.annotator, self.label]
+        table = np.ones((int(np.prod(self.shape)), len(POINTS)))
+        if not len(probs):
+            return table.reshape(*self.shape, len(POINTS))
         logs = np.log(np.where(self.value[:, None] == 1, probs, 1.0 - probs))
         sums = np.add.reduceat(logs, self.first, axis=0)
-        table = np.ones((int(np.prod(self.shape)), len(POINTS)))
         table[self.group] = np.exp(sums - sums.max(axis=1, keepdims=True))
         return table.reshape(*self.shape, len(POINTS))
 
@@ -382,6 +385,43 @@ def panel_support(votes: Votes, panel: PanelBelief, traits: Traits) -> PanelSupp
         residuals[rows] = np.where(n_votes > 0, surplus, 0.0)
         asked[rows] = (n_votes > 0).any(axis=2)
     return PanelSupport(mean, variance, residuals, asked)
+
+
+def predicted_votes(hidden: Votes, visible: Votes, panel: PanelBelief, traits: Traits, link: Array) -> Array:
+    """(2, hidden votes): P(vote) of votes of models, if the label is absent and if it is present.
+
+    Votes of models go together even if the label is known: it only says where the panel's support is likely to be
+    (maths, eq. 106), beside what the visible votes say (eq. 105).
+    """
+    n_classes, n_families = visible.n_classes, len(panel.family_spreads)
+    yes_probs, kernels = _yes_probs(traits), _family_kernels(panel)
+    present = expit(link[:, :1] * POINTS + link[:, 1:])
+    expected = panel.intercepts[:, None] + panel.slopes[:, None] * POINTS  # (classes, points of s^M)
+    people = np.exp(-0.5 * ((POINTS - expected[:, :, None]) / panel.spreads[:, None, None]) ** 2)
+    people /= people.sum(axis=2, keepdims=True)
+    people = (1.0 - float(panel.doubt)) * people + float(panel.doubt) / len(POINTS)
+    present_by_panel = np.einsum("ijl,il->ij", people, present)
+    found = np.empty((2, len(hidden)))
+    size = max(1, _MAX_CELLS // (n_classes * n_families * len(POINTS)))
+    for first in range(0, visible.n_docs, size):
+        last = min(first + size, visible.n_docs)
+        mine = np.flatnonzero((hidden.doc >= first) & (hidden.doc < last))
+        if not len(mine):
+            continue
+        part = votes_of_models(visible.take(np.arange(first, last)), panel)
+        local = _Block(part, panel).likelihoods(yes_probs)
+        messages, posterior, _ = _panel_posterior(local, kernels, panel.weights)
+        annotator, label = hidden.annotator[mine], hidden.label[mine]
+        doc, family = hidden.doc[mine] - first, panel.family_of[annotator]
+        yes = yes_probs[annotator, label]
+        probs = np.where(hidden.value[mine, None] == 1, yes, 1.0 - yes)
+        # of a vote if the panel's support is at each point, given the other votes of the family
+        of_family = local[doc, label, family]
+        by_panel = np.einsum("vl,vl,vjl->vj", of_family, probs, kernels[family]) / messages[doc, label, family]
+        for state, is_state in enumerate((1.0 - present_by_panel, present_by_panel)):
+            weights = posterior[doc, label] * is_state[label]
+            found[state, mine] = np.sum(weights * by_panel, axis=1) / weights.sum(axis=1)
+    return np.clip(found, _MIN_PROB, 1.0)
 
 
 def evidence_of_panel(found: PanelSupport, panel: PanelBelief, judged: NDArray[np.bool_] | None = None) -> GridEvidence:

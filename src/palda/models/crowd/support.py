@@ -38,6 +38,7 @@ from palda.models.crowd.panel import (
     evidence_of_panel,
     panel_of_people,
     panel_support,
+    predicted_votes,
     votes_of_people,
 )
 from palda.models.crowd.traits import (
@@ -239,7 +240,7 @@ class SupportModel(PerClassModel):
     def held_out(self, hidden: Votes, visible: Votes, belief: AnnotatorBelief) -> HeldOutVotes:
         """Votes that go with the visible ones on the same label even if its state is known."""
         belief = as_support(belief)
-        of_all = HeldOutVotes.independent(hidden, belief)
+        models = visible
         visible, given = people_and_panel(visible, belief)
         probs, grid = vote_probs(belief, judged_cells(visible) | judged_cells(hidden)), belief.grid
         pairs, place = np.unique(hidden.pair, return_inverse=True)
@@ -259,9 +260,11 @@ class SupportModel(PerClassModel):
             support = likelihoods * table[label]
             support /= support.sum(axis=1, keepdims=True)
             expected.append(np.einsum("vj,vj->v", own, support[place]))
-        if belief.panel is not None:  # votes of models go with the panel, which this does not predict
-            of_models = belief.panel.is_model[hidden.annotator]
-            expected = [np.where(of_models, *pair) for pair in zip(of_all[1:], expected, strict=True)]
+        if belief.panel is not None:
+            of_models = np.flatnonzero(belief.panel.is_model[hidden.annotator])
+            own = predicted_votes(hidden.select(of_models), models, belief.panel, belief.traits, belief.link)
+            for found, of_panel in zip(expected, own, strict=True):
+                found[of_models] = of_panel
         return HeldOutVotes(hidden, *expected)
 
     def divergence(self, belief: AnnotatorBelief) -> float:
