@@ -268,3 +268,13 @@ def test_a_prior_without_matching_annotators_warns() -> None:
 def test_a_history_of_other_annotators_is_refused() -> None:
     with pytest.raises(ValueError, match="has 1 annotators, but the votes have 2"):
         TwoCoinModel().start(2, 1, parse_annotator_prior({"a": 0.8}, names_array(["a"])))
+
+
+def test_doubt_about_labels_widens_intervals_of_the_informed_and_not_of_random_voters() -> None:
+    rates = np.array([[[800.0, 200.0], [800.0, 200.0]], [[500.0, 500.0], [500.0, 500.0]]])
+    belief = AnnotatorBelief(rates, np.full((2, 2), 0.5), np.full((2, 2, 2), np.nan))
+    known, doubtful = (summarize_annotators(belief, rates, doubt=doubt) for doubt in (None, np.full((2, 2), 0.5)))
+    widths = [found.informedness_high - found.informedness_low for found in (known, doubtful)]
+    assert widths[1][0] > 2 * widths[0][0]
+    assert widths[1][1] == pytest.approx(widths[0][1])
+    assert doubtful.verdict.tolist() == ["reliable", "spammer"]

@@ -22,6 +22,5 @@ def test_seeds_differ_in_few_labels(data_folder: Path, name: str) -> None:
         n_wrong = int(np.sum((one.labels != (trial.majority == 1))[trial.majority >= 0]))
         assert n_wrong < one.upper_wrong
         assert one.labels[:, rare].sum() <= 20  # the majority says fear of 13 posts
-        # of Rudi, who votes at random; the upper end of his interval is close to that of a spammer
-        assert one.verdicts.pop("Rudi", "spammer") in {"spammer", "too few votes"}
+        assert one.verdicts.pop("Rudi", "spammer") == "spammer"  # he votes at random
         assert set(one.verdicts.values()) <= {"reliable", "noisy"}

@@ -152,7 +152,8 @@ def summarize_annotators(
     """Rates, intervals and verdicts from beliefs and the vote counts behind them.
 
     ``documents`` are the ``document_counts``; None if they are unknown, and verdicts then depend on votes alone.
-    ``doubt`` is the ``label_doubt`` of the consensus, by which intervals are wider; None for labels that are known.
+    ``doubt`` is the ``label_doubt`` of the consensus, by which intervals of annotators who are informed are wider; None
+    for labels that are known.
     ``confirmed`` are the annotators whose negative verdict a second fit shares; None if there was no other fit.
     Each reported number is a weighted mean of independent Beta rates. Its interval is that of the Beta distribution
     with the same mean and variance (maths, eq. 41).
@@ -163,7 +164,11 @@ def summarize_annotators(
     n_states = state_votes.shape[1]
     errors = np.zeros(state_votes.shape)  # variances by wrong labels
     if doubt is not None:
-        errors = (LABEL_ERROR_SHARE * (doubt if n_states > 1 else doubt.mean(axis=1, keepdims=True))) ** 2
+        # Wrong labels mix the rates of both states. Those of random voters are the same: they stay what they are.
+        means = rates[..., 0] / rates.sum(axis=-1)
+        difference = np.abs(means[:, -1] + means[:, 0] - 1.0)
+        share = LABEL_ERROR_SHARE * np.minimum(difference / RELIABLE, 1.0)[:, None]
+        errors = (share * (doubt if n_states > 1 else doubt.mean(axis=1, keepdims=True))) ** 2
     of_states = [_weighted_mean(rates[:, [state]], np.ones((len(rates), 1)), errors[:, [state]]) for state in (-1, 0)]
     sensitivity, specificity = of_states
     balanced = _weighted_mean(rates, np.full(state_votes.shape, 1.0 / n_states), errors)  # present half the time
