@@ -28,7 +28,7 @@ from scipy.special import expit
 
 from palda import kernels
 from palda.data import ArraySpec, prefixed
-from palda.kernels import GridEvidence, GridPrior, VoteProbs
+from palda.kernels import GridEvidence, GridPrior, LabelVotes
 from palda.models.crowd.annotator_model import AnnotatorBelief, PerClassModel, VoteEvidence, with_levels
 from palda.models.crowd.held_out import HeldOutVotes
 from palda.models.crowd.label_sets import vote_arrays
@@ -221,9 +221,11 @@ class SupportModel(PerClassModel):
         """Log-likelihoods of votes and answers in each state, the support summed out (maths, eq. 65)."""
         belief = as_support(belief)
         people, given = people_and_panel(votes, belief)
-        probs = vote_probs(belief, judged_cells(people))
+        judged = judged_cells(people)
         given, other = with_answers(given, belief, other)
-        log_odds, absent = kernels.active().support_evidence(vote_arrays(people), probs, belief.grid, given)
+        log_odds, absent = kernels.active().support_evidence(
+            label_votes(people, judged), vote_probs(belief, judged), belief.grid, given
+        )
         return with_levels(VoteEvidence(absent + log_odds, absent), votes, belief.levels).joined(other)
 
     def update(self, counts: Array, belief: AnnotatorBelief) -> SupportBelief:
@@ -241,19 +243,19 @@ class SupportModel(PerClassModel):
         belief = as_support(belief)
         of_all = HeldOutVotes.independent(hidden, belief)
         visible, given = people_and_panel(visible, belief)
-        probs, grid = vote_probs(belief, judged_cells(visible) | judged_cells(hidden)), belief.grid
+        judged = judged_cells(visible) | judged_cells(hidden)
+        probs, grid = vote_probs(belief, judged), belief.grid
         pairs, place = np.unique(hidden.pair, return_inverse=True)
         likelihoods, label = np.empty((len(pairs), len(POINTS))), pairs % hidden.n_classes
         n_docs = max(1, _MAX_CELLS // belief.weights.size)
         for first in range(0, visible.n_docs, n_docs):
             rows = slice(first, min(first + n_docs, visible.n_docs))
-            some = vote_arrays(visible.take(rows))
+            some = label_votes(visible.take(rows), judged)
             table = kernels.active().support_likelihoods(some, probs, grid, given.take(rows))
             inside = slice(*np.searchsorted(pairs, [rows.start * hidden.n_classes, rows.stop * hidden.n_classes]))
             likelihoods[inside] = table.reshape(-1, len(POINTS))[pairs[inside] - first * hidden.n_classes]
-        own = probs.table[
-            probs.cell_of[hidden.annotator.astype(np.int64) * hidden.n_classes + hidden.label], hidden.value
-        ]
+        cell = np.cumsum(judged).reshape(judged.shape)[hidden.annotator, hidden.label] - 1
+        own = probs[cell, hidden.value]
         expected = []
         for table in (grid.absent, grid.present):
             support = likelihoods * table[label]
@@ -312,14 +314,20 @@ def judged_cells(votes: Votes) -> NDArray[np.bool_]:
     return judged
 
 
-def vote_probs(belief: SupportBelief, judged: NDArray[np.bool_]) -> VoteProbs:
-    """Probabilities of votes at the points of the grid, for the annotators and classes that are ``judged``."""
+def label_votes(votes: Votes, judged: NDArray[np.bool_]) -> LabelVotes:
+    """The votes in the order of labels; the cells are the annotators and classes that are ``judged``."""
+    cell_of = (np.cumsum(judged) - 1).astype(np.int32)
+    ordered: LabelVotes = kernels.active().votes_by_label(vote_arrays(votes), cell_of, votes.n_classes)
+    return ordered
+
+
+def vote_probs(belief: SupportBelief, judged: NDArray[np.bool_]) -> Array:
+    """Probabilities (cells, 2, points) of votes, for the annotators and classes that are ``judged``."""
     annotator, _ = np.nonzero(judged)
-    cell_of = np.where(judged, np.cumsum(judged).reshape(judged.shape) - 1, -1).astype(np.int32).ravel()
     traits = belief.traits
     scores = traits.slopes[annotator, None] * POINTS + (traits.offsets[annotator] + traits.by_class[judged])[:, None]
     yes = np.clip(expit(scores), _MIN_PROB, 1.0 - _MIN_PROB)
-    return VoteProbs(cell_of, np.stack((1.0 - yes, yes), axis=1))
+    return np.stack((1.0 - yes, yes), axis=1)
 
 
 def trait_log_prior(traits: Traits) -> float:

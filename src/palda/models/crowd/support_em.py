@@ -30,7 +30,6 @@ from palda.models.crowd.label_sets import (
     profile_log_prior,
     profile_m_step,
     read_only,
-    vote_arrays,
 )
 from palda.models.crowd.link import learned_link, link_log_prior
 from palda.models.crowd.panel import (
@@ -49,6 +48,7 @@ from palda.models.crowd.support import (
     described,
     given_weights,
     judged_cells,
+    label_votes,
     trait_log_prior,
     traits_from_counts,
     vote_probs,
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from palda.data import Array, Votes
-    from palda.kernels import GridEvidence
+    from palda.kernels import GridEvidence, LabelVotes
     from palda.models.crowd.em import CrowdSettings, CrowdState, VoteShard
 
 BASE_DOCUMENTS = 2.0
@@ -128,6 +128,7 @@ class SupportEM:
     def __init__(self, shards: Sequence[VoteShard], settings: CrowdSettings, belief: SupportBelief) -> None:
         self.shards, self.settings, levels = shards, settings, belief.levels
         n_classes, panel = shards[0].known.shape[1], belief.panel
+        self.ordered: dict[int, LabelVotes] = {}  # votes of people by label, per shard in memory
         self.found: list[PanelSupport] = []  # what the panel of models says, per shard
         if panel is not None:
             self.found = [panel_support(cast("Votes", shard.votes), panel, belief.traits) for shard in shards]
@@ -165,8 +166,8 @@ class SupportEM:
         probs, grid = vote_probs(belief, self.judged), belief.grid
 
         def of_shard(number: int) -> tuple[Statistics, Array]:
-            shard, votes, given = self.shards[number], *self._people_and_panel(number, belief)
-            arrays, active = vote_arrays(votes), kernels.active()
+            shard, active = self.shards[number], kernels.active()
+            ordered, given = self._ordered_and_panel(number, belief)
             given, other = with_answers(given, belief, shard.extra)
             soft, levels = None, belief.levels
             if levels is not None:
@@ -177,14 +178,14 @@ class SupportEM:
                 nats = np.empty((0, shard.known.shape[1])) if other is None else np.require(other, np.float64, ["C"])
                 known = read_only(np.require(shard.known, np.int8, ["C"]))
                 label_probs, log_likelihood, votes_sums, labels = active.support_step(
-                    arrays, probs, grid, given, read_only(nats), known, state.profiles.rates[0]
+                    ordered, probs, grid, given, read_only(nats), known, state.profiles.rates[0]
                 )
                 sums = ProfileStats(np.array([float(len(label_probs))]), label_probs.sum(axis=0, keepdims=True))
             else:
-                evidence, absent = active.support_evidence(arrays, probs, grid, given)
+                evidence, absent = active.support_evidence(ordered, probs, grid, given)
                 posterior = profile_e_step(evidence if other is None else evidence + other, shard.known, state.profiles)
                 label_probs, sums = posterior.label_probs, posterior.stats
-                votes_sums, labels = active.support_counts(arrays, probs, grid, given, label_probs)
+                votes_sums, labels = active.support_counts(ordered, probs, grid, given, label_probs)
                 log_likelihood = float(posterior.log_likelihoods.sum()) + float(absent.sum())
             present = np.empty(0)
             if soft is not None and levels is not None:
@@ -204,6 +205,20 @@ class SupportEM:
             objective += float(np.sum(self.n_level_votes * belief.levels.log_probs[:, :, 0]))
             objective -= level_divergence(belief.levels)
         return _Step(state, objective, statistics, [probs for _, probs in results])
+
+    def _ordered_and_panel(self, number: int, belief: SupportBelief) -> tuple[LabelVotes, GridEvidence]:
+        """Votes of people of a shard by label, and what the panel says; kept from step to step if in memory."""
+        ordered, panel = self.ordered.get(number), belief.panel
+        if ordered is None:
+            votes = cast("Votes", self.shards[number].votes)
+            people = votes if panel is None else votes_of_people(votes, panel)
+            ordered = label_votes(people, self.judged)
+            if not isinstance(self.shards[number].source, tuple):
+                self.ordered[number] = ordered
+        if panel is None:
+            return ordered, NOTHING_GIVEN
+        judged = np.diff(ordered.starts).reshape(self.shards[number].known.shape) > 0
+        return ordered, evidence_of_panel(self.found[number], panel, judged)
 
     def _people_and_panel(self, number: int, belief: SupportBelief) -> tuple[Votes, GridEvidence]:
         """Votes of people of a shard, and what the panel says about its documents."""
@@ -408,8 +423,9 @@ def support_posterior(
     votes: Votes, belief: SupportBelief, given: GridEvidence, label_probs: Array | None = None
 ) -> Array:
     """(documents, classes, points): distribution of the support given the votes, and label probabilities if any."""
-    arrays, probs = vote_arrays(votes), vote_probs(belief, judged_cells(votes))
-    likelihoods = kernels.active().support_likelihoods(arrays, probs, belief.grid, given)
+    judged = judged_cells(votes)
+    ordered, probs = label_votes(votes, judged), vote_probs(belief, judged)
+    likelihoods = kernels.active().support_likelihoods(ordered, probs, belief.grid, given)
     if label_probs is None:
         posterior: Array = likelihoods * belief.weights
         posterior /= posterior.sum(axis=2, keepdims=True)
