@@ -69,7 +69,7 @@ as many labels are expected to be wrong as are. Clear-cut test questions want mo
 _MIN_PROB = 1e-6  # P(vote) is never closer to 0
 _MAX_STEPS, _STEP_TOL = 30, 1e-4  # of scoring for traits from counts
 _MIN_RATE, _MAX_STRENGTH = 1e-4, 1e5  # of the Beta distributions that traits are reported as
-_MAX_CELLS = 4_000_000  # (document, class, point) cells that are computed at a time
+_HELD_OUT_CELLS = 100_000  # (document, class, point) cells that are computed at a time: they stay in the cache
 _NONE = np.empty((0, 0))
 NOTHING_GIVEN = GridEvidence(_NONE, _NONE, _NONE, np.empty(0), 0.0)
 
@@ -245,22 +245,19 @@ class SupportModel(PerClassModel):
         visible, given = people_and_panel(visible, belief)
         judged = judged_cells(visible) | judged_cells(hidden)
         probs, grid = vote_probs(belief, judged), belief.grid
-        pairs, place = np.unique(hidden.pair, return_inverse=True)
-        likelihoods, label = np.empty((len(pairs), len(POINTS))), pairs % hidden.n_classes
-        n_docs = max(1, _MAX_CELLS // belief.weights.size)
+        cell = np.cumsum(judged).reshape(judged.shape)[hidden.annotator, hidden.label] - 1
+        expected = [np.empty(len(hidden)), np.empty(len(hidden))]
+        n_docs = max(1, _HELD_OUT_CELLS // belief.weights.size)
         for first in range(0, visible.n_docs, n_docs):
             rows = slice(first, min(first + n_docs, visible.n_docs))
             some = label_votes(visible.take(rows), judged)
-            table = kernels.active().support_likelihoods(some, probs, grid, given.take(rows))
-            inside = slice(*np.searchsorted(pairs, [rows.start * hidden.n_classes, rows.stop * hidden.n_classes]))
-            likelihoods[inside] = table.reshape(-1, len(POINTS))[pairs[inside] - first * hidden.n_classes]
-        cell = np.cumsum(judged).reshape(judged.shape)[hidden.annotator, hidden.label] - 1
-        own = probs[cell, hidden.value]
-        expected = []
-        for table in (grid.absent, grid.present):
-            support = likelihoods * table[label]
-            support /= support.sum(axis=1, keepdims=True)
-            expected.append(np.einsum("vj,vj->v", own, support[place]))
+            table = kernels.active().support_likelihoods(some, probs, grid, given.take(rows)).reshape(-1, len(POINTS))
+            inside = slice(hidden.doc_starts[rows.start], hidden.doc_starts[rows.stop])
+            own, label = probs[cell[inside], hidden.value[inside]], hidden.label[inside]
+            likelihoods = table[hidden.pair[inside] - first * hidden.n_classes]
+            for part, weights in zip(expected, (grid.absent, grid.present), strict=True):
+                support = likelihoods * weights[label]
+                part[inside] = np.einsum("vj,vj->v", own, support) / support.sum(axis=1)
         if belief.panel is not None:  # votes of models go with the panel, which this does not predict
             of_models = belief.panel.is_model[hidden.annotator]
             expected = [np.where(of_models, *pair) for pair in zip(of_all[1:], expected, strict=True)]

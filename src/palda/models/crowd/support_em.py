@@ -12,7 +12,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from palda import kernels
 from palda.models.crowd.annotator_model import votes_per_cell
@@ -30,6 +30,7 @@ from palda.models.crowd.label_sets import (
     profile_e_step,
     profile_log_prior,
     profile_m_step,
+    profiles_at,
     read_only,
 )
 from palda.models.crowd.link import learned_link, link_log_prior
@@ -88,6 +89,7 @@ _MAX_TRAIT = 20.0
 _MIN_WEIGHT, _TINY = 1e-9, 1e-300
 _MIN_SHARE = 0.01  # of a class without votes, when its weights are chosen
 _FIRST_STEPS = 24
+_MIN_SAMPLE, _MAX_STRIDE = 2, 20  # of many shards, EM starts with at least so many, and one in so many
 _LINK_ROUNDS = 8  # first steps of EM in which the link is learned from gold labels
 _MIN_STEP_SHARE = 0.05  # of the traits' part of a step, before it is left out
 _ROUNDING = 1e-9  # relative fall of the objective that is a rounding error
@@ -365,23 +367,27 @@ class SupportEM:
 
     def extrapolated(self, following: CrowdState, steps: Extrapolation) -> CrowdState:
         """Where the last steps point to, of which ``following`` is the end."""
-        belief = as_support(following.belief)
+        belief, profiles = as_support(following.belief), following.profiles
         by_annotator = self.n_votes.sum(axis=1)
         by_trait = _INFORMATION * np.concatenate((by_annotator, by_annotator, self.n_votes.ravel()))
-        point = steps.point(np.concatenate((self.n_docs * belief.weights.ravel(), by_trait)))
-        n_weights = belief.weights.size
-        weights = belief.weights
-        if self.settings.learn_profiles and len(following.profiles.weights) == 1:
-            logs = point[:n_weights].reshape(weights.shape)
-            weights = np.maximum(np.exp(logs - logs.max(axis=1, keepdims=True)), _MIN_WEIGHT)
-            weights /= weights.sum(axis=1, keepdims=True)
-        n_annotators = len(belief.traits.slopes)
-        slopes, offsets, by_class = np.split(point[n_weights:], [n_annotators, 2 * n_annotators])
+        several = len(profiles.weights) > 1
+        shares = belief.weights.ravel()
+        if several:
+            by_rate = profiles.weights[:, None] * profiles.rates * (1.0 - profiles.rates)
+            shares = np.concatenate((profiles.weights, by_rate.ravel()))
+        point = steps.point(np.concatenate((self.n_docs * shares, by_trait)))
+        n_annotators, n_shares = len(belief.traits.slopes), len(shares)
+        logs, slopes, offsets, by_class = np.split(point, n_shares + np.array([0, 1, 2]) * n_annotators)
         traits = Traits(slopes, offsets, by_class.reshape(belief.traits.by_class.shape))
         clipped = Traits(*(np.clip(part, -_MAX_TRAIT, _MAX_TRAIT) for part in traits))
-        belief = replace(belief, weights=weights, traits=self.relative(clipped))
-        profiles = following.profiles
-        if self.settings.learn_profiles and len(profiles.weights) == 1:
+        belief = replace(belief, traits=self.relative(clipped))
+        if self.settings.learn_profiles and several:
+            log_weights, log_odds = np.split(logs, [len(profiles.weights)])
+            profiles = profiles_at(log_weights, log_odds, following.prior)
+        elif self.settings.learn_profiles:
+            logs = logs.reshape(belief.weights.shape)
+            weights = np.maximum(np.exp(logs - logs.max(axis=1, keepdims=True)), _MIN_WEIGHT)
+            belief = replace(belief, weights=weights / weights.sum(axis=1, keepdims=True))
             profiles = single_profile(belief, self.known_shares)
         return replace(following, belief=belief, profiles=profiles)
 
@@ -393,8 +399,13 @@ def _shares_known(shards: Sequence[VoteShard]) -> Array:
     return (n_present + 1.0) / (n_known + 2.0)
 
 
-def _vector(belief: SupportBelief) -> Array:
-    return np.concatenate((np.log(belief.weights).ravel(), *(part.ravel() for part in belief.traits)))
+def _vector(state: CrowdState) -> Array:
+    """Logarithms of weights of the grid, or of profiles and the log-odds of their rates; and traits."""
+    belief, profiles = as_support(state.belief), state.profiles
+    shares = [np.log(belief.weights)]
+    if len(profiles.weights) > 1:
+        shares = [np.log(profiles.weights), logit(profiles.rates)]
+    return np.concatenate([part.ravel() for part in (*shares, *belief.traits)])
 
 
 def link_of_gold(shards: Sequence[VoteShard], belief: SupportBelief) -> Array:
@@ -457,8 +468,12 @@ def fit_support(
 ) -> tuple[CrowdState, list[Array], list[float], bool]:
     """Last state, its labels per shard, the objective after each step, and whether EM has converged.
 
-    The first steps only tell whose votes depend on the support, which defines the typical annotator for the others.
+    The first steps only tell whose votes depend on the support, which defines the typical annotator for the others. If
+    there are many votes, EM starts from a fit to some of them.
     """
+    belief, some = as_support(start.belief), sample_shards(shards)
+    if belief.is_start and belief.panel is None and len(some) < len(shards):
+        start = fit_support(some, start, settings)[0]
     is_start = as_support(start.belief).is_start
     em, start = _prepared(shards, start, settings)
     if is_start and settings.max_iter > _FIRST_STEPS:
@@ -469,6 +484,11 @@ def fit_support(
         start = replace(start, belief=em.centred(belief))
     best, objectives, converged = _ascend(em, start, settings.max_iter)
     return best.state, best.label_probs, objectives, converged
+
+
+def sample_shards(shards: Sequence[VoteShard]) -> Sequence[VoteShard]:
+    """Some of the shards, if there are many: a fit to them is near that to all."""
+    return shards[:: max(1, min(len(shards) // _MIN_SAMPLE, _MAX_STRIDE))]
 
 
 def _ascend(em: SupportEM, start: CrowdState, max_iter: int) -> tuple[_Step, list[float], bool]:
@@ -513,7 +533,7 @@ def _ascend(em: SupportEM, start: CrowdState, max_iter: int) -> tuple[_Step, lis
         if not is_plain:
             steps.accept()
         following = em.m_step(step, learns_link=learns_link and len(objectives) <= _LINK_ROUNDS)
-        steps.add(*(_vector(as_support(state.belief)) for state in (step.state, following)))
+        steps.add(*(_vector(state) for state in (step.state, following)))
         is_plain = len(steps.moves) == 1
         candidate = following if is_plain else em.extrapolated(following, steps)
     if best is None:
