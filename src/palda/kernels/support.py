@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     Lanes = Any
 
 _LN2 = 0.6931471805599453
+_MIDDLE = lanes.WIDTH  # point 0 of the grid
+_MAX_ANSWER, _MAX_SHARPNESS = 20.0, 2.0  # likelihoods of such answers differ by less than LOWEST_ANSWER
 _N_POINTS = 2 * lanes.WIDTH + 1  # of the grid
 _VOTES_PER_SCALE = 16  # probabilities are at least 1e-9, so their product stays a normal number
 _SMALLEST = 1e-300  # likelihood of a label, of which the exponent is read from the bits
@@ -61,18 +63,19 @@ def support_evidence(votes: LabelVotes, probs: Array, prior: GridPrior, given: G
     n_docs = (len(votes.starts) - 1) // n_classes
     log_odds, if_absent = np.zeros((n_docs, n_classes)), np.zeros((n_docs, n_classes))
     starts, rows, of_present, of_absent = votes.starts, votes.rows, prior.present, prior.absent
-    table, first = probs.reshape(-1, _N_POINTS), np.ones(_N_POINTS)
+    table, first = probs.reshape(-1, _N_POINTS), np.ones((n_classes, _N_POINTS))
     more = len(given.precision) > 0 or len(given.answers) > 0
+    narrow = np.exp(-0.5 * np.outer(given.sharpness, prior.points**2))  # by the sharpness of answers
+    scales, told = np.zeros(n_classes), np.zeros(n_classes, dtype=np.bool_)
     for d in range(n_docs):
+        if more:
+            _fill_given(prior, given, narrow, d, first, scales, told)
         for c in range(n_classes):
             label = d * n_classes + c
-            begin, end, scale = starts[label], starts[label + 1], 0.0
-            answered = end > begin
-            if more:
-                told, scale = _join_given(prior, given, d, c, first)
-                answered = answered or told
+            begin, end, scale = starts[label], starts[label + 1], scales[c]
+            answered = end > begin or told[c]
             if answered:
-                one, two, last, scale = _with_votes(rows, begin, end, table, first, scale)
+                one, two, last, scale = _with_votes(rows, begin, end, table, first, c, scale)
                 absent = _total(one, two, last, of_absent, c)
                 log_odds[d, c] = log(_total(one, two, last, of_present, c)) - log(absent)
                 if_absent[d, c] = log(absent) + scale
@@ -86,18 +89,19 @@ def support_likelihoods(votes: LabelVotes, probs: Array, prior: GridPrior, given
     n_docs = (len(votes.starts) - 1) // n_classes
     result = np.ones((n_docs * n_classes, _N_POINTS))
     starts, rows = votes.starts, votes.rows
-    table, first = probs.reshape(-1, _N_POINTS), np.ones(_N_POINTS)
+    table, first = probs.reshape(-1, _N_POINTS), np.ones((n_classes, _N_POINTS))
     more = len(given.precision) > 0 or len(given.answers) > 0
+    narrow = np.exp(-0.5 * np.outer(given.sharpness, prior.points**2))  # by the sharpness of answers
+    scales, told = np.zeros(n_classes), np.zeros(n_classes, dtype=np.bool_)
     for d in range(n_docs):
+        if more:
+            _fill_given(prior, given, narrow, d, first, scales, told)
         for c in range(n_classes):
             label = d * n_classes + c
-            begin, end, scale = starts[label], starts[label + 1], 0.0
-            answered = end > begin
-            if more:
-                told, scale = _join_given(prior, given, d, c, first)
-                answered = answered or told
+            begin, end, scale = starts[label], starts[label + 1], scales[c]
+            answered = end > begin or told[c]
             if answered:
-                one, two, last, scale = _with_votes(rows, begin, end, table, first, scale)
+                one, two, last, scale = _with_votes(rows, begin, end, table, first, c, scale)
                 lanes.store(result, label, 0, one)
                 lanes.store(result, label, lanes.WIDTH, two)
                 result[label, _N_POINTS - 1] = last
@@ -117,18 +121,19 @@ def support_counts(
     n_docs, n_classes = label_probs.shape
     counts, sums = np.zeros((2 * len(probs), _N_POINTS)), np.zeros(prior.present.shape)
     starts, rows, of_present, of_absent = votes.starts, votes.rows, prior.present, prior.absent
-    table, first = probs.reshape(-1, _N_POINTS), np.ones(_N_POINTS)
+    table, first = probs.reshape(-1, _N_POINTS), np.ones((n_classes, _N_POINTS))
     more = len(given.precision) > 0 or len(given.answers) > 0
+    narrow = np.exp(-0.5 * np.outer(given.sharpness, prior.points**2))  # by the sharpness of answers
+    scales, told = np.zeros(n_classes), np.zeros(n_classes, dtype=np.bool_)
     for d in range(n_docs):
+        if more:
+            _fill_given(prior, given, narrow, d, first, scales, told)
         for c in range(n_classes):
             label = d * n_classes + c
-            begin, end, scale = starts[label], starts[label + 1], 0.0
-            answered = end > begin
-            if more:
-                told, scale = _join_given(prior, given, d, c, first)
-                answered = answered or told
+            begin, end, scale = starts[label], starts[label + 1], scales[c]
+            answered = end > begin or told[c]
             if answered:
-                one, two, last, scale = _with_votes(rows, begin, end, table, first, scale)
+                one, two, last, scale = _with_votes(rows, begin, end, table, first, c, scale)
                 present = label_probs[d, c] / _total(one, two, last, of_present, c)
                 absent = (1.0 - label_probs[d, c]) / _total(one, two, last, of_absent, c)
                 one, two, last = _mixed(one, two, last, of_present, of_absent, c, present, absent)
@@ -158,22 +163,23 @@ def support_step(
     label_probs = np.empty((n_docs, n_classes))
     counts, sums = np.zeros((2 * len(probs), _N_POINTS)), np.zeros(prior.present.shape)
     starts, rows, of_present, of_absent = votes.starts, votes.rows, prior.present, prior.absent
-    table, first = probs.reshape(-1, _N_POINTS), np.ones(_N_POINTS)
+    table, first = probs.reshape(-1, _N_POINTS), np.ones((n_classes, _N_POINTS))
     more = len(given.precision) > 0 or len(given.answers) > 0
+    narrow = np.exp(-0.5 * np.outer(given.sharpness, prior.points**2))  # by the sharpness of answers
+    scales, told = np.zeros(n_classes), np.zeros(n_classes, dtype=np.bool_)
     # The likelihoods of all labels are multiplied as mantissa and exponent, so that one logarithm is enough.
     product, exponents, log_likelihood = 1.0, 0.0, 0.0
     for d in range(n_docs):
+        if more:
+            _fill_given(prior, given, narrow, d, first, scales, told)
         for c in range(n_classes):
             label, present, absent = d * n_classes + c, 1.0, 1.0
             one = two = lanes.splat(1.0)
             last = 1.0
-            begin, end, scale = starts[label], starts[label + 1], 0.0
-            answered = end > begin
-            if more:
-                told, scale = _join_given(prior, given, d, c, first)
-                answered = answered or told
+            begin, end, scale = starts[label], starts[label + 1], scales[c]
+            answered = end > begin or told[c]
             if answered:
-                one, two, last, scale = _with_votes(rows, begin, end, table, first, scale)
+                one, two, last, scale = _with_votes(rows, begin, end, table, first, c, scale)
                 present = _total(one, two, last, of_present, c)
                 absent = _total(one, two, last, of_absent, c)
                 log_likelihood += scale
@@ -204,10 +210,10 @@ def support_step(
 
 @helper(forceinline=True)
 def _with_votes(
-    rows: NDArray[np.int32], begin: int, end: int, table: Array, first: Array, scale: float
+    rows: NDArray[np.int32], begin: int, end: int, table: Array, first: Array, c: int, scale: float
 ) -> tuple[Lanes, Lanes, float, float]:
     """Likelihoods of the answers about a label, and their log scale."""
-    one, two, last = lanes.load(first, 0, 0), lanes.load(first, 0, lanes.WIDTH), first[_N_POINTS - 1]
+    one, two, last = lanes.load(first, c, 0), lanes.load(first, c, lanes.WIDTH), first[c, _N_POINTS - 1]
     n_votes = 0
     for vote in range(begin, end):
         row = np.uint32(rows[vote])
@@ -255,51 +261,62 @@ def _add(table: Array, row: np.integer[Any] | int, one: Lanes, two: Lanes, last:
 
 
 @helper()
-def _join_given(prior: GridPrior, given: GridEvidence, d: int, c: int, first: Array) -> tuple[bool, float]:
-    """Fill the likelihoods of what is known of a label besides votes; whether there is anything, and the log scale.
+def _fill_given(
+    prior: GridPrior,
+    given: GridEvidence,
+    narrow: Array,
+    d: int,
+    first: Array,
+    scales: Array,
+    told: NDArray[np.bool_],
+) -> None:
+    """Fill likelihoods (classes, points) of what is known besides votes, log scales, and whether anything is known.
 
     Where something else is known of the support, that distribution stands in place of the one of the class, of which
-    the sums over the grid hold the weights: so it is divided by them here.
+    the sums over the grid hold the weights: so it is divided by them here. One call per document, and none per class:
+    Numba would count references to each array in each call.
     """
-    told, scale = False, 0.0
-    if len(given.precision) > 0 and given.precision[d, c] > 0.0:
-        _start_from_panel(prior, given.mean[d, c], given.precision[d, c], given.doubt, c, first)
-        told = True
-    else:
-        first[:] = 1.0
-    if len(given.answers) > 0 and given.answers[d, c] != 0.0:
-        scale = _join_answer(prior.points, given.answers[d, c], given.sharpness[c], first)
-        told = True
-    return told, scale
-
-
-@helper()
-def _start_from_panel(prior: GridPrior, mean: float, precision: float, doubt: float, c: int, first: Array) -> None:
-    """Fill likelihoods of a label with the ratio of a normal distribution and that of the class."""
-    nearest, total = np.inf, 0.0
-    for j in range(_N_POINTS):
-        nearest = min(nearest, (prior.points[j] - mean) ** 2)
-    for j in range(_N_POINTS):  # relative to the nearest point: a mean may be far from all of them
-        first[j] = np.exp(-0.5 * precision * ((prior.points[j] - mean) ** 2 - nearest))
-        total += first[j]
-    for j in range(_N_POINTS):
-        first[j] = (1.0 - doubt) / total * (first[j] / prior.weights[c, j]) + doubt
+    points, weights = prior.points, prior.weights
+    mean, precision, answers, sharpness, doubt = given
+    spacing = points[_MIDDLE + 1] - points[_MIDDLE]
+    for c in range(len(told)):
+        told[c], scales[c] = False, 0.0
+        for j in range(_N_POINTS):
+            first[c, j] = 1.0
+        if len(precision) > 0 and precision[d, c] > 0.0:
+            _start_from_panel(points, weights, mean[d, c], precision[d, c], doubt, first, c)
+            told[c] = True
+        answer = answers[d, c] if len(answers) > 0 else 0.0
+        if answer != 0.0:
+            told[c] = True
+            if abs(answer) < _MAX_ANSWER and sharpness[c] < _MAX_SHARPNESS:
+                up, down, above, below = exp(spacing * answer), exp(-spacing * answer), 1.0, 1.0
+                for j in range(1, _MIDDLE + 1):  # exp(answer · s), from point to point
+                    above *= up
+                    below *= down
+                    first[c, _MIDDLE + j] *= above * narrow[c, _MIDDLE + j]
+                    first[c, _MIDDLE - j] *= below * narrow[c, _MIDDLE - j]
+            else:  # without the largest log-likelihood, that of the point nearest to answer / sharpness
+                best = points[_N_POINTS - 1] if answer > 0.0 else points[0]
+                if sharpness[c] > 0.0:
+                    best = min(max(answer / sharpness[c], points[0]), points[_N_POINTS - 1])
+                best = points[int((best - points[0]) / spacing + 0.5)]
+                scales[c] = (answer - 0.5 * sharpness[c] * best) * best
+                for j in range(_N_POINTS):
+                    tilt = (answer - 0.5 * sharpness[c] * points[j]) * points[j] - scales[c]
+                    first[c, j] *= exp(max(tilt, LOWEST_ANSWER))
 
 
 @helper(forceinline=True)
-def _join_answer(points: Array, answer: float, sharpness: float, first: Array) -> float:
-    """Join the answer of a classifier; returns its largest log-likelihood, which is taken out.
-
-    So no product overflows. The points are equally spaced: the largest is at that nearest to answer / sharpness.
-    """
-    n_points = len(points)
-    low, high = points[0], points[n_points - 1]
-    best = high if answer > 0.0 else low
-    if sharpness > 0.0:
-        best = min(max(answer / sharpness, low), high)
-    best = points[int((best - low) / (high - low) * (n_points - 1) + 0.5)]
-    largest = (answer - 0.5 * sharpness * best) * best
-    for j in range(n_points):
-        tilt = (answer - 0.5 * sharpness * points[j]) * points[j] - largest
-        first[j] *= exp(max(tilt, LOWEST_ANSWER))
-    return float(largest)
+def _start_from_panel(
+    points: Array, weights: Array, mean: float, precision: float, doubt: float, first: Array, c: int
+) -> None:
+    """Fill likelihoods of a label with the ratio of a normal distribution and that of the class."""
+    nearest, total = np.inf, 0.0
+    for j in range(_N_POINTS):
+        nearest = min(nearest, (points[j] - mean) ** 2)
+    for j in range(_N_POINTS):  # relative to the nearest point: a mean may be far from all of them
+        first[c, j] = exp(-0.5 * precision * ((points[j] - mean) ** 2 - nearest))
+        total += first[c, j]
+    for j in range(_N_POINTS):
+        first[c, j] = (1.0 - doubt) / total * (first[c, j] / weights[c, j]) + doubt
