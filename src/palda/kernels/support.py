@@ -45,7 +45,8 @@ def votes_by_label(votes: VoteArrays, cell_of: NDArray[np.int32], n_classes: int
         starts[label + 1] += starts[label]
     following = np.empty(n_classes, dtype=np.int64)
     for d in range(n_docs):
-        following[:] = starts[d * n_classes : (d + 1) * n_classes]
+        for c in range(n_classes):
+            following[c] = starts[d * n_classes + c]
         for vote in range(votes.starts[d], votes.starts[d + 1]):
             c = votes.classes[vote]
             rows[following[c]] = 2 * cell_of[votes.annotators[vote] * n_classes + c] + votes.values[vote]
@@ -65,7 +66,7 @@ def support_evidence(votes: LabelVotes, probs: Array, prior: GridPrior, given: G
     starts, rows, of_present, of_absent = votes.starts, votes.rows, prior.present, prior.absent
     table, first = probs.reshape(-1, _N_POINTS), np.ones((n_classes, _N_POINTS))
     more = len(given.precision) > 0 or len(given.answers) > 0
-    narrow = np.exp(-0.5 * np.outer(given.sharpness, prior.points**2))  # by the sharpness of answers
+    narrow = _sharpness_factors(given.sharpness, prior.points)
     scales, told = np.zeros(n_classes), np.zeros(n_classes, dtype=np.bool_)
     for d in range(n_docs):
         if more:
@@ -91,7 +92,7 @@ def support_likelihoods(votes: LabelVotes, probs: Array, prior: GridPrior, given
     starts, rows = votes.starts, votes.rows
     table, first = probs.reshape(-1, _N_POINTS), np.ones((n_classes, _N_POINTS))
     more = len(given.precision) > 0 or len(given.answers) > 0
-    narrow = np.exp(-0.5 * np.outer(given.sharpness, prior.points**2))  # by the sharpness of answers
+    narrow = _sharpness_factors(given.sharpness, prior.points)
     scales, told = np.zeros(n_classes), np.zeros(n_classes, dtype=np.bool_)
     for d in range(n_docs):
         if more:
@@ -106,7 +107,11 @@ def support_likelihoods(votes: LabelVotes, probs: Array, prior: GridPrior, given
                 lanes.store(result, label, lanes.WIDTH, two)
                 result[label, _N_POINTS - 1] = last
     for label in range(len(result)):
-        result[label] /= np.max(result[label])
+        largest = 0.0
+        for j in range(_N_POINTS):
+            largest = max(largest, result[label, j])
+        for j in range(_N_POINTS):
+            result[label, j] /= largest
     return result.reshape((n_docs, n_classes, _N_POINTS))
 
 
@@ -123,7 +128,7 @@ def support_counts(
     starts, rows, of_present, of_absent = votes.starts, votes.rows, prior.present, prior.absent
     table, first = probs.reshape(-1, _N_POINTS), np.ones((n_classes, _N_POINTS))
     more = len(given.precision) > 0 or len(given.answers) > 0
-    narrow = np.exp(-0.5 * np.outer(given.sharpness, prior.points**2))  # by the sharpness of answers
+    narrow = _sharpness_factors(given.sharpness, prior.points)
     scales, told = np.zeros(n_classes), np.zeros(n_classes, dtype=np.bool_)
     for d in range(n_docs):
         if more:
@@ -165,7 +170,7 @@ def support_step(
     starts, rows, of_present, of_absent = votes.starts, votes.rows, prior.present, prior.absent
     table, first = probs.reshape(-1, _N_POINTS), np.ones((n_classes, _N_POINTS))
     more = len(given.precision) > 0 or len(given.answers) > 0
-    narrow = np.exp(-0.5 * np.outer(given.sharpness, prior.points**2))  # by the sharpness of answers
+    narrow = _sharpness_factors(given.sharpness, prior.points)
     scales, told = np.zeros(n_classes), np.zeros(n_classes, dtype=np.bool_)
     # The likelihoods of all labels are multiplied as mantissa and exponent, so that one logarithm is enough.
     product, exponents, log_likelihood = 1.0, 0.0, 0.0
@@ -258,6 +263,16 @@ def _add(table: Array, row: np.integer[Any] | int, one: Lanes, two: Lanes, last:
     lanes.store(table, row, 0, lanes.add(lanes.load(table, row, 0), one))
     lanes.store(table, row, lanes.WIDTH, lanes.add(lanes.load(table, row, lanes.WIDTH), two))
     table[row, _N_POINTS - 1] += last
+
+
+@helper()
+def _sharpness_factors(sharpness: Array, points: Array) -> Array:
+    """(classes, points): what the sharpness of answers adds to the likelihoods."""
+    factors = np.empty((len(sharpness), _N_POINTS))
+    for c in range(len(sharpness)):
+        for j in range(_N_POINTS):
+            factors[c, j] = exp(-0.5 * sharpness[c] * points[j] * points[j])
+    return factors
 
 
 @helper()
