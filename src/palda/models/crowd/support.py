@@ -370,16 +370,19 @@ class _Information(NamedTuple):
     offset: Array
     both: Array
     by_class: Array  # (annotators, classes)
+    mixed: Array  # of slope and offset in a class, (annotators, classes)
 
 
 def _information(rates: _Rates, n_votes: Array) -> _Information:
     weight = n_votes / (rates.yes * (1.0 - rates.yes))
     by_class = np.sum(weight * rates.by_offset**2, axis=2)
+    mixed = np.sum(weight * rates.by_slope * rates.by_offset, axis=2)
     return _Information(
         np.sum(weight * rates.by_slope**2, axis=(1, 2)) + SLOPE_SPREAD**-2,
         by_class.sum(axis=1) + OFFSET_SPREAD**-2,
-        np.sum(weight * rates.by_slope * rates.by_offset, axis=(1, 2)),
+        mixed.sum(axis=1),
         by_class + CLASS_SPREAD**-2,
+        mixed,
     )
 
 
@@ -396,13 +399,20 @@ def traits_from_counts(counts: Array, belief: SupportBelief) -> Traits:
         by_offset = np.sum(residual * rates.by_offset, axis=2)
         slope = np.sum(residual * rates.by_slope, axis=(1, 2)) - (traits.slopes - 1.0) / SLOPE_SPREAD**2
         offset = by_offset.sum(axis=1) - traits.offsets / OFFSET_SPREAD**2
-        by_class = (by_offset[:, :-1] - traits.by_class / CLASS_SPREAD**2) / known.by_class[:, :-1]
-        step = Traits(*solve_pair(known.slope, known.offset, known.both, slope, offset), by_class)
-        step = limited(step)
-        # Offsets and offsets per class move together: half steps keep the sum of both from overshooting.
-        traits = Traits(
-            traits.slopes + step.slopes, traits.offsets + 0.5 * step.offsets, traits.by_class + 0.5 * step.by_class
+        by_class = by_offset[:, :-1] - traits.by_class / CLASS_SPREAD**2
+        # Offsets per class are eliminated, so that a step moves all traits together.
+        inverse, with_slope = 1.0 / known.by_class[:, :-1], known.mixed[:, :-1]
+        with_offset = known.by_class[:, :-1] - CLASS_SPREAD**-2
+        moved = solve_pair(
+            known.slope - np.sum(with_slope**2 * inverse, axis=1),
+            known.offset - np.sum(with_offset**2 * inverse, axis=1),
+            known.both - np.sum(with_slope * with_offset * inverse, axis=1),
+            slope - np.sum(with_slope * by_class * inverse, axis=1),
+            offset - np.sum(with_offset * by_class * inverse, axis=1),
         )
+        by_class -= with_slope * moved[0][:, None] + with_offset * moved[1][:, None]
+        step = limited(Traits(*moved, by_class * inverse))
+        traits = Traits(*(own + part for own, part in zip(traits, step, strict=True)))
         if max(np.abs(part).max(initial=0.0) for part in step) < _STEP_TOL:
             break
     return belief.anchor.where_model(belief.panel, traits)
