@@ -455,3 +455,12 @@ def test_liars_do_not_end_em_after_a_step() -> None:
     two_coins = aggregate(votes, "two_coin", n_profiles=8).consensus
     scores = [metrics.micro_f1(news.labels, probs >= 0.5) for probs in (several.label_probs, two_coins)]
     assert scores[0] > scores[1] - 0.02
+
+
+def test_many_votes_start_from_a_fit_to_some_of_them_and_end_at_the_same_labels() -> None:
+    votes, _ = coins([0.9, 0.8, 0.8, 0.7, 0.6, 0.3], n_docs=800)
+    start = first(votes, unknown(votes))
+    tight = replace(SETTINGS, tol=1e-9)
+    one, many = (fit_crowd(cut_votes(votes, unknown(votes), n_shards=n), start, tight) for n in (1, 8))
+    assert many.log_likelihoods[-1] == pytest.approx(one.log_likelihoods[-1], abs=0.2)
+    np.testing.assert_allclose(many.label_probs, one.label_probs, atol=0.02)

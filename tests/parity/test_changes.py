@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,10 +19,10 @@ def test_numbers_of_orders_equal_the_reference(n_docs: int, n_orders: int, seed:
     scores = rng.normal(size=(n_docs, 2))
     splits = np.flatnonzero(rng.random(n_docs - 1) < 0.7) + 1
     splits = splits if len(splits) else np.array([1])
-    orders = rng.permuted(np.tile(np.arange(n_docs), (n_orders, 1)), axis=1)
+    draws = rng.integers(2**32, size=(n_orders, n_docs), dtype=np.uint32)
     factor = n_docs / (splits * (n_docs - splits))
     found, truth = (
-        kernel.n_orders_above(scores, orders, splits, factor, 3.0, limit) for kernel in (compiled, reference)
+        kernel.n_orders_above(scores, draws, splits, factor, 3.0, limit) for kernel in (compiled, reference)
     )
     assert found == truth
 
@@ -33,4 +36,15 @@ def test_an_order_reaches_its_own_statistic() -> None:
         common, opposite = (np.cumsum(scores, axis=0)[splits - 1] ** 2 * factor[:, None]).T
         limit = float((common + np.maximum(opposite - 3.0, 0.0)).max())
         for kernel in (compiled, reference):
-            assert kernel.n_orders_above(scores, np.arange(50)[None], splits, factor, 3.0, limit) == 1
+            in_order = np.zeros((1, 50), dtype=np.uint32)
+            assert kernel.n_orders_above(scores, in_order, splits, factor, 3.0, limit) == 1
+
+
+def test_every_order_is_as_probable() -> None:
+    """Which of four documents comes first, and which second."""
+    draws, splits = np.random.default_rng(0).integers(2**32, size=(24_000, 4), dtype=np.uint32), np.array([2])
+    for pair in combinations(range(4), 2):
+        scores = np.zeros((4, 2))
+        scores[list(pair), 0] = 1.0  # the sum over both reaches 2 if they come first
+        for kernel in (compiled, reference):
+            assert kernel.n_orders_above(scores, draws, splits, np.ones(1), 0.0, 4.0) == pytest.approx(4000, abs=250)

@@ -15,10 +15,10 @@ from palda.kernels import (
     GridEvidence,
     GridPrior,
     Labels,
+    LabelVotes,
     PassLimits,
     Topics,
     VoteArrays,
-    VoteProbs,
     compiled,
 )
 
@@ -36,7 +36,8 @@ class Inputs(NamedTuple):
     log_ratios: np.ndarray
     weights: np.ndarray
     rates: np.ndarray
-    probs: VoteProbs
+    by_label: LabelVotes
+    probs: np.ndarray
     grid: GridPrior
     given: GridEvidence
 
@@ -60,7 +61,11 @@ def inputs() -> Inputs:
         rng.normal(size=(4, 1, 2)),
         rng.dirichlet(np.ones(9)),
         rng.uniform(0.05, 0.95, (N_CLASSES, 9)),
-        VoteProbs(np.arange(4 * N_CLASSES, dtype=np.int32), rng.uniform(0.1, 0.9, (4 * N_CLASSES, 2, 17))),
+        LabelVotes(
+            3 * np.arange(N_DOCS * N_CLASSES + 1),
+            rng.integers(0, 8 * N_CLASSES, 3 * N_DOCS * N_CLASSES).astype(np.int32),
+        ),
+        rng.uniform(0.1, 0.9, (4 * N_CLASSES, 2, 17)),
         GridPrior(np.linspace(-4, 4, 17), *rng.dirichlet(np.ones(17), (3, N_CLASSES))),
         GridEvidence(
             np.empty((0, 0)), np.empty((0, 0)), rng.normal(size=(N_DOCS, N_CLASSES)), np.full(N_CLASSES, 0.1), 0.0
@@ -88,7 +93,7 @@ def run_kernel(kernel: str, given: Inputs) -> Any:
     if kernel == "support_step":
         rates = given.rates[:, 0].copy()
         return compiled.support_step(
-            given.votes, given.probs, given.grid, given.given, given.log_odds, given.known, rates
+            given.by_label, given.probs, given.grid, given.given, given.log_odds, given.known, rates
         )
     return compiled.label_sets(given.votes, given.log_ratios, given.log_odds, given.known, given.weights, given.rates)
 

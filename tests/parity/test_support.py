@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from palda.kernels import GridEvidence, GridPrior, VoteArrays, VoteProbs, compiled, reference
+from palda.kernels import GridEvidence, GridPrior, LabelVotes, VoteArrays, compiled, reference
 
 Array = NDArray[np.float64]
 
@@ -21,8 +21,8 @@ MIN_PROB = 1e-6  # of a vote; the model keeps it
 
 
 class Inputs(NamedTuple):
-    votes: VoteArrays
-    probs: VoteProbs
+    votes: LabelVotes
+    probs: Array
     prior: GridPrior
     given: GridEvidence
     label_probs: Array
@@ -34,7 +34,7 @@ def inputs(draw: st.DrawFn) -> Inputs:
     n_docs, n_classes, n_annotators = draw(st.integers(1, 6)), draw(st.integers(1, 4)), draw(st.integers(1, 40))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     votes = random_votes(rng, n_docs, n_annotators, n_classes, vote_share=draw(st.sampled_from([0.0, 0.1, 0.5, 1.0])))
-    probs = random_probs(rng, votes, n_annotators, n_classes, slope=draw(st.sampled_from([0.0, 1.0, 20.0])))
+    probs = random_probs(rng, n_annotators * n_classes, slope=draw(st.sampled_from([0.0, 1.0, 20.0])))
     prior = random_prior(rng, n_classes, slope=draw(st.sampled_from([0.0, 2.5, 10.0])))
     evidence = random_evidence(
         rng,
@@ -47,7 +47,13 @@ def inputs(draw: st.DrawFn) -> Inputs:
     )
     label_probs = rng.random((n_docs, n_classes))
     known = rng.random(label_probs.shape) < draw(st.sampled_from([0.0, 0.5, 1.0]))
-    return Inputs(votes, probs, prior, evidence, np.where(known, label_probs.round(), label_probs))
+    return Inputs(
+        by_label(votes, n_annotators, n_classes),
+        probs,
+        prior,
+        evidence,
+        np.where(known, label_probs.round(), label_probs),
+    )
 
 
 def random_votes(
@@ -62,16 +68,18 @@ def random_votes(
     return VoteArrays(starts, annotator.astype(np.int32), label.astype(np.int32), values)
 
 
-def random_probs(
-    rng: np.random.Generator, votes: VoteArrays, n_annotators: int, n_classes: int, slope: float
-) -> VoteProbs:
-    """Cells for the annotators and classes with votes only."""
-    judged = np.unique(votes.annotators.astype(np.int64) * n_classes + votes.classes)
-    cell_of = np.full(n_annotators * n_classes, -1, dtype=np.int32)
-    cell_of[judged] = np.arange(len(judged))
-    scores = slope * rng.normal(size=(len(judged), 1)) * np.linspace(-4, 4, 17) + rng.normal(size=(len(judged), 1))
+def by_label(votes: VoteArrays, n_annotators: int, n_classes: int) -> LabelVotes:
+    """The votes by label; each annotator and class has a cell."""
+    ordered: LabelVotes = reference.votes_by_label(
+        votes, np.arange(n_annotators * n_classes, dtype=np.int32), n_classes
+    )
+    return ordered
+
+
+def random_probs(rng: np.random.Generator, n_cells: int, slope: float) -> Array:
+    scores = slope * rng.normal(size=(n_cells, 1)) * np.linspace(-4, 4, 17) + rng.normal(size=(n_cells, 1))
     yes = np.clip(expit(scores), MIN_PROB, 1.0 - MIN_PROB)
-    return VoteProbs(cell_of, np.stack((1.0 - yes, yes), axis=1))
+    return np.stack((1.0 - yes, yes), axis=1)
 
 
 def random_prior(rng: np.random.Generator, n_classes: int, slope: float) -> GridPrior:
@@ -104,6 +112,17 @@ def random_evidence(
 def assert_close(ours: Array, truth: Array, what: str) -> None:
     """Relative error, absolute where the reference is below 1."""
     np.testing.assert_allclose(ours, truth, rtol=1e-9, atol=1e-9, err_msg=what)
+
+
+@given(st.integers(1, 6), st.integers(1, 9), st.integers(1, 4), st.integers(0, 2**32 - 1))
+@settings(max_examples=30)
+def test_votes_by_label_equal_the_reference(n_docs: int, n_annotators: int, n_classes: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    votes = random_votes(rng, n_docs, n_annotators, n_classes, 0.5)
+    cell_of = rng.permutation(n_annotators * n_classes).astype(np.int32)
+    found, truth = (kernel.votes_by_label(votes, cell_of, n_classes) for kernel in (compiled, reference))
+    for ours, theirs in zip(found, truth, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 @given(inputs())
@@ -148,16 +167,15 @@ def test_step_equals_the_reference(case: Inputs, seed: int, nats: float, known_s
 @settings(max_examples=20)
 def test_every_vote_and_every_judged_label_counts_once(kernel: ModuleType, case: Inputs) -> None:
     votes, labels = kernel.support_counts(*case)
-    assert_close(votes.sum(), np.float64(len(case.votes.values)), "votes")
-    by_value = np.bincount(case.votes.values, minlength=2)
+    assert_close(votes.sum(), np.float64(len(case.votes.rows)), "votes")
+    by_value = np.bincount(case.votes.rows % 2, minlength=2)
     assert_close(votes.sum(axis=(0, 2)), by_value, "votes by value")
     assert_close(labels.sum(axis=1), has_answers(case).sum(axis=0).astype(np.float64), "labels")
 
 
 def has_answers(case: Inputs) -> NDArray[np.bool_]:
     """(documents, classes): whether votes, a panel or a classifier say anything about a label."""
-    known = np.zeros(case.label_probs.shape, dtype=bool)
-    known[np.repeat(np.arange(len(known)), np.diff(case.votes.starts)), case.votes.classes] = True
+    known = np.diff(case.votes.starts).reshape(case.label_probs.shape) > 0
     for table in (case.given.precision, case.given.answers):
         if len(table):
             known |= table != 0.0
@@ -167,12 +185,12 @@ def has_answers(case: Inputs) -> NDArray[np.bool_]:
 @KERNELS
 def test_documents_without_votes_have_no_evidence(kernel: ModuleType) -> None:
     rng = np.random.default_rng(0)
-    votes = random_votes(rng, 5, 3, 2, 0.0)
+    votes = by_label(random_votes(rng, 5, 3, 2, 0.0), 3, 2)
     prior, nothing = (
         random_prior(rng, 2, 2.5),
         random_evidence(rng, 5, 2, panel=False, answers=False, size=1.0, doubt=0.0),
     )
-    probs = random_probs(rng, votes, 3, 2, 1.0)
+    probs = random_probs(rng, 3 * 2, 1.0)
     for table in kernel.support_evidence(votes, probs, prior, nothing):
         np.testing.assert_array_equal(table, np.zeros((5, 2)))
 
@@ -181,11 +199,9 @@ def test_documents_without_votes_have_no_evidence(kernel: ModuleType) -> None:
 def test_many_votes_on_one_label_do_not_underflow(n_votes: int) -> None:
     """400 votes of probability 1e-6 multiply to 1e-2400."""
     rng = np.random.default_rng(1)
-    starts, annotators = np.array([0, n_votes]), np.arange(n_votes, dtype=np.int32)
-    values = (np.arange(n_votes) % 2).astype(np.int8)
-    votes = VoteArrays(starts, annotators, np.zeros(n_votes, dtype=np.int32), values)
+    votes = LabelVotes(np.array([0, n_votes]), (2 * np.arange(n_votes) + np.arange(n_votes) % 2).astype(np.int32))
     yes = np.tile(np.where(np.arange(17) < 8, MIN_PROB, 1.0 - MIN_PROB), (n_votes, 1))
-    probs = VoteProbs(np.arange(n_votes, dtype=np.int32), np.stack((1.0 - yes, yes), axis=1))
+    probs = np.stack((1.0 - yes, yes), axis=1)
     case = (
         votes,
         probs,

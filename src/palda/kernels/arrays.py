@@ -182,13 +182,13 @@ class StepRing(NamedTuple):
     """(problems,): position of the last step."""
 
 
-class VoteProbs(NamedTuple):
-    """Probability of each vote value at each point of the grid of supports."""
+class LabelVotes(NamedTuple):
+    """Votes in the order of labels; label (document, class) owns ``starts[label]:starts[label + 1]``."""
 
-    cell_of: NDArray[np.int32]
-    """(annotators · classes,): row of ``table``; -1 for an annotator who did not judge the class."""
-    table: NDArray[np.float64]
-    """(cells, 2, points)."""
+    starts: NDArray[np.int64]
+    """(documents · classes + 1,)."""
+    rows: NDArray[np.int32]
+    """(votes,): twice the cell of annotator and class, plus the value: a row of probabilities (cells, 2, points)."""
 
 
 class GridPrior(NamedTuple):

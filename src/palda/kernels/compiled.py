@@ -33,6 +33,7 @@ support_likelihoods = signal_safe(support.support_likelihoods)
 support_step = signal_safe(support.support_step)
 trait_sums = signal_safe(traits.trait_sums)
 vote_gains = signal_safe(lookahead.vote_gains)
+votes_by_label = signal_safe(support.votes_by_label)
 wrong_in_sets = signal_safe(lookahead_profiles.wrong_in_sets)
 wrong_labels = signal_safe(lookahead.wrong_labels)
 
@@ -55,6 +56,7 @@ __all__ = [
     "support_step",
     "trait_sums",
     "vote_gains",
+    "votes_by_label",
     "wrong_in_sets",
     "wrong_labels",
 ]

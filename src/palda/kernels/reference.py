@@ -37,6 +37,7 @@ from palda.kernels.support_reference import (
     support_likelihoods,
     support_step,
     trait_sums,
+    votes_by_label,
 )
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ __all__ = [
     "support_step",
     "trait_sums",
     "vote_gains",
+    "votes_by_label",
     "wrong_in_sets",
     "wrong_labels",
 ]

@@ -7,16 +7,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import expit, logsumexp
 
-from palda.kernels.arrays import LOWEST_ANSWER
+from palda.kernels.arrays import LOWEST_ANSWER, LabelVotes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from palda.data import Array
-    from palda.kernels.arrays import GridEvidence, GridPrior, VoteArrays, VoteProbs
+    from palda.kernels.arrays import GridEvidence, GridPrior, VoteArrays
 
 
-def support_evidence(votes: VoteArrays, probs: VoteProbs, prior: GridPrior, given: GridEvidence) -> tuple[Array, Array]:
+def votes_by_label(votes: VoteArrays, cell_of: NDArray[np.int32], n_classes: int) -> LabelVotes:
+    """The votes in the order of labels, (document, class); ``cell_of`` is (annotators · classes,)."""
+    n_docs = len(votes.starts) - 1
+    label = np.repeat(np.arange(n_docs), np.diff(votes.starts)) * n_classes + votes.classes
+    rows = 2 * cell_of[votes.annotators.astype(np.int64) * n_classes + votes.classes] + votes.values
+    starts = np.concatenate(([0], np.cumsum(np.bincount(label, minlength=n_docs * n_classes))))
+    return LabelVotes(starts, rows[np.argsort(label, kind="stable")])
+
+
+def support_evidence(votes: LabelVotes, probs: Array, prior: GridPrior, given: GridEvidence) -> tuple[Array, Array]:
     """Log-odds (documents, classes) of "present" from the votes, and their log-likelihoods if the class is absent.
 
     The support given the state of a label is summed out (maths, eq. 65).
@@ -29,7 +38,7 @@ def support_evidence(votes: VoteArrays, probs: VoteProbs, prior: GridPrior, give
     return np.where(has_answers, present - absent, 0.0), np.where(has_answers, absent, 0.0)
 
 
-def support_likelihoods(votes: VoteArrays, probs: VoteProbs, prior: GridPrior, given: GridEvidence) -> Array:
+def support_likelihoods(votes: LabelVotes, probs: Array, prior: GridPrior, given: GridEvidence) -> Array:
     """Likelihoods (documents, classes, points) of the answers about each label, the largest of a label 1."""
     log_likelihoods, _ = _log_likelihoods(votes, probs, prior, given)
     likelihoods: Array = np.exp(log_likelihoods - log_likelihoods.max(axis=2, keepdims=True))
@@ -37,7 +46,7 @@ def support_likelihoods(votes: VoteArrays, probs: VoteProbs, prior: GridPrior, g
 
 
 def support_counts(
-    votes: VoteArrays, probs: VoteProbs, prior: GridPrior, given: GridEvidence, label_probs: Array
+    votes: LabelVotes, probs: Array, prior: GridPrior, given: GridEvidence, label_probs: Array
 ) -> tuple[Array, Array]:
     """Expected votes (cells, 2, points) by value and support, and labels (classes, points) by support.
 
@@ -49,16 +58,14 @@ def support_counts(
     for table, weight in ((prior.absent, 1.0 - label_probs), (prior.present, label_probs)):
         joint = likelihoods * table
         support += joint / joint.sum(axis=2, keepdims=True) * weight[:, :, None]
-    doc = np.repeat(np.arange(len(votes.starts) - 1), np.diff(votes.starts))
-    cell = probs.cell_of[votes.annotators.astype(np.int64) * label_probs.shape[1] + votes.classes]
-    table = np.zeros(probs.table.shape)
-    np.add.at(table, (cell, votes.values), support[doc, votes.classes])
+    table, flat = np.zeros(probs.shape), support.reshape(-1, probs.shape[2])
+    np.add.at(table.reshape(-1, probs.shape[2]), votes.rows, flat.repeat(np.diff(votes.starts), axis=0))
     return table, (support * has_answers[:, :, None]).sum(axis=0)
 
 
 def support_step(
-    votes: VoteArrays,
-    probs: VoteProbs,
+    votes: LabelVotes,
+    probs: Array,
     prior: GridPrior,
     given: GridEvidence,
     extra: Array,
@@ -80,10 +87,12 @@ def support_step(
 
 
 def _log_likelihoods(
-    votes: VoteArrays, probs: VoteProbs, prior: GridPrior, given: GridEvidence
+    votes: LabelVotes, probs: Array, prior: GridPrior, given: GridEvidence
 ) -> tuple[Array, NDArray[np.bool_]]:
     """(documents, classes, points), and whether anybody has answered (documents, classes)."""
-    n_docs, (n_classes, n_points) = len(votes.starts) - 1, prior.present.shape
+    n_classes, n_points = prior.present.shape
+    n_votes = np.diff(votes.starts).reshape(-1, n_classes)
+    n_docs = len(n_votes)
     logs = np.zeros((n_docs, n_classes, n_points))
     has_answers = np.zeros((n_docs, n_classes), dtype=bool)
     if len(given.precision):
@@ -98,11 +107,9 @@ def _log_likelihoods(
         tilt = np.maximum(tilt, tilt.max(axis=2, keepdims=True) + LOWEST_ANSWER)
         logs += np.where(answered[:, :, None], tilt, 0.0)
         has_answers |= answered
-    doc = np.repeat(np.arange(n_docs), np.diff(votes.starts))
-    cell = probs.cell_of[votes.annotators.astype(np.int64) * n_classes + votes.classes]
-    np.add.at(logs, (doc, votes.classes), np.log(probs.table[cell, votes.values]))
-    has_answers[doc, votes.classes] = True
-    return logs, has_answers
+    label = np.repeat(np.arange(n_votes.size), n_votes.ravel())
+    np.add.at(logs.reshape(-1, n_points), label, np.log(probs.reshape(-1, n_points)[votes.rows]))
+    return logs, has_answers | (n_votes > 0)
 
 
 def answer_sums(

@@ -179,8 +179,8 @@ def _scan(series: Series, max_p_value: float, max_orders: int, rng: np.random.Ge
     n_larger = n_orders = 0
     while n_orders < max_orders and n_larger < max_larger:
         size = min(_ORDERS_PER_BATCH, max_orders - n_orders)
-        orders = rng.permuted(np.tile(np.arange(n_docs), (size, 1)), axis=1)
-        n_larger += kernels.active().n_orders_above(scores, orders, splits, factor, _OPPOSITE_COST, maximum)
+        draws = rng.integers(2**32, size=(size, n_docs), dtype=np.uint32)
+        n_larger += kernels.active().n_orders_above(scores, draws, splits, factor, _OPPOSITE_COST, maximum)
         n_orders += size
     return split, (n_larger + 1) / (n_orders + 1)
 

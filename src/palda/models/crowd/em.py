@@ -41,7 +41,7 @@ from palda.models.crowd.label_sets import (
 )
 from palda.models.crowd.link import learned_link, unlearned_link
 from palda.models.crowd.support import NOTHING_GIVEN, SupportBelief, SupportModel, as_support, with_answers
-from palda.models.crowd.support_em import final_belief, fit_support, support_posterior
+from palda.models.crowd.support_em import final_belief, fit_support, sample_shards, support_posterior
 from palda.models.crowd.traits import POINTS
 
 if TYPE_CHECKING:
@@ -478,5 +478,9 @@ def fit_with_profiles(
 ) -> CrowdFit:
     """Fit with several profiles, from one with a single profile to the same votes."""
     shards = cut_votes(votes, known)
-    several = with_profiles(shards, single, n_profiles, settings, seed)
-    return fit_crowd(shards, relinked(votes, known, several.state, settings), settings)
+    some = sample_shards(shards) if isinstance(settings.annotators, SupportModel) else shards
+    several = with_profiles(some, single, n_profiles, settings, seed)
+    start = relinked(votes, known, several.state, settings)
+    if len(some) < len(shards):
+        start = fit_crowd(some, start, settings).state
+    return fit_crowd(shards, start, settings)

@@ -187,14 +187,31 @@ def _rates_with_mean(present: Array, total: Array, weights: Array, mean: Array) 
 
 
 def shifted_profiles(profiles: Profiles, mean: Array) -> Profiles:
-    """Profiles whose mean rates are ``mean`` (classes,), all log-odds of a class shifted alike."""
+    """Profiles whose mean rates are ``mean`` (classes,), all log-odds of a class shifted alike.
+
+    Newton's method between bounds.
+    """
     log_odds = logit(profiles.rates)
     low, high = np.full(len(mean), -_MAX_SHIFT), np.full(len(mean), _MAX_SHIFT)
+    shift = np.zeros(len(mean))
     for _ in range(_N_HALVINGS):
-        middle = (low + high) / 2.0
-        below = profiles.weights @ expit(log_odds + middle) < mean
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return Profiles(profiles.weights, np.clip(expit(log_odds + (low + high) / 2.0), _MIN_RATE, 1.0 - _MIN_RATE))
+        rates = expit(log_odds + shift)
+        excess = profiles.weights @ rates - mean
+        low, high = np.where(excess < 0.0, shift, low), np.where(excess < 0.0, high, shift)
+        step = shift - excess / np.maximum(profiles.weights @ (rates * (1.0 - rates)), _TINY)
+        step = np.where((step > low) & (step < high), step, (low + high) / 2.0)
+        if np.abs(step - shift).max(initial=0.0) < _ROUNDING:
+            break
+        shift = step
+    return Profiles(profiles.weights, np.clip(expit(log_odds + shift), _MIN_RATE, 1.0 - _MIN_RATE))
+
+
+def profiles_at(log_weights: Array, log_odds: Array, prior: ProfilePrior) -> Profiles:
+    """Profiles with weights and rates at a point; rates are shifted where the prior keeps their mean."""
+    weights = np.exp(log_weights - log_weights.max())
+    rates = expit(log_odds).reshape(len(weights), -1)
+    profiles = Profiles(weights / weights.sum(), np.clip(rates, _MIN_RATE, 1.0 - _MIN_RATE))
+    return shifted_profiles(profiles, prior.centre) if prior.keeps_rates else profiles
 
 
 def profile_log_prior(profiles: Profiles, prior: ProfilePrior) -> float:

@@ -28,7 +28,7 @@ from scipy.special import expit
 
 from palda import kernels
 from palda.data import ArraySpec, prefixed
-from palda.kernels import GridEvidence, GridPrior, VoteProbs
+from palda.kernels import GridEvidence, GridPrior, LabelVotes
 from palda.models.crowd.annotator_model import AnnotatorBelief, PerClassModel, VoteEvidence, with_levels
 from palda.models.crowd.held_out import HeldOutVotes
 from palda.models.crowd.label_sets import vote_arrays
@@ -70,7 +70,7 @@ as many labels are expected to be wrong as are. Clear-cut test questions want mo
 _MIN_PROB = 1e-6  # P(vote) is never closer to 0
 _MAX_STEPS, _STEP_TOL = 30, 1e-4  # of scoring for traits from counts
 _MIN_RATE, _MAX_STRENGTH = 1e-4, 1e5  # of the Beta distributions that traits are reported as
-_MAX_CELLS = 4_000_000  # (document, class, point) cells that are computed at a time
+_HELD_OUT_CELLS = 100_000  # (document, class, point) cells that are computed at a time: they stay in the cache
 _NONE = np.empty((0, 0))
 NOTHING_GIVEN = GridEvidence(_NONE, _NONE, _NONE, np.empty(0), 0.0)
 
@@ -222,9 +222,11 @@ class SupportModel(PerClassModel):
         """Log-likelihoods of votes and answers in each state, the support summed out (maths, eq. 65)."""
         belief = as_support(belief)
         people, given = people_and_panel(votes, belief)
-        probs = vote_probs(belief, judged_cells(people))
+        judged = judged_cells(people)
         given, other = with_answers(given, belief, other)
-        log_odds, absent = kernels.active().support_evidence(vote_arrays(people), probs, belief.grid, given)
+        log_odds, absent = kernels.active().support_evidence(
+            label_votes(people, judged), vote_probs(belief, judged), belief.grid, given
+        )
         return with_levels(VoteEvidence(absent + log_odds, absent), votes, belief.levels).joined(other)
 
     def update(self, counts: Array, belief: AnnotatorBelief) -> SupportBelief:
@@ -242,29 +244,26 @@ class SupportModel(PerClassModel):
         belief = as_support(belief)
         models = visible
         visible, given = people_and_panel(visible, belief)
-        probs, grid = vote_probs(belief, judged_cells(visible) | judged_cells(hidden)), belief.grid
-        pairs, place = np.unique(hidden.pair, return_inverse=True)
-        likelihoods, label = np.empty((len(pairs), len(POINTS))), pairs % hidden.n_classes
-        n_docs = max(1, _MAX_CELLS // belief.weights.size)
+        judged = judged_cells(visible) | judged_cells(hidden)
+        probs, grid = vote_probs(belief, judged), belief.grid
+        cell = np.cumsum(judged).reshape(judged.shape)[hidden.annotator, hidden.label] - 1
+        expected = [np.empty(len(hidden)), np.empty(len(hidden))]
+        n_docs = max(1, _HELD_OUT_CELLS // belief.weights.size)
         for first in range(0, visible.n_docs, n_docs):
             rows = slice(first, min(first + n_docs, visible.n_docs))
-            some = vote_arrays(visible.take(rows))
-            table = kernels.active().support_likelihoods(some, probs, grid, given.take(rows))
-            inside = slice(*np.searchsorted(pairs, [rows.start * hidden.n_classes, rows.stop * hidden.n_classes]))
-            likelihoods[inside] = table.reshape(-1, len(POINTS))[pairs[inside] - first * hidden.n_classes]
-        own = probs.table[
-            probs.cell_of[hidden.annotator.astype(np.int64) * hidden.n_classes + hidden.label], hidden.value
-        ]
-        expected = []
-        for table in (grid.absent, grid.present):
-            support = likelihoods * table[label]
-            support /= support.sum(axis=1, keepdims=True)
-            expected.append(np.einsum("vj,vj->v", own, support[place]))
+            some = label_votes(visible.take(rows), judged)
+            table = kernels.active().support_likelihoods(some, probs, grid, given.take(rows)).reshape(-1, len(POINTS))
+            inside = slice(hidden.doc_starts[rows.start], hidden.doc_starts[rows.stop])
+            own, label = probs[cell[inside], hidden.value[inside]], hidden.label[inside]
+            likelihoods = table[hidden.pair[inside] - first * hidden.n_classes]
+            for part, weights in zip(expected, (grid.absent, grid.present), strict=True):
+                support = likelihoods * weights[label]
+                part[inside] = np.einsum("vj,vj->v", own, support) / support.sum(axis=1)
         if belief.panel is not None:
             of_models = np.flatnonzero(belief.panel.is_model[hidden.annotator])
-            own = predicted_votes(hidden.select(of_models), models, belief.panel, belief.traits, belief.link)
-            for found, of_panel in zip(expected, own, strict=True):
-                found[of_models] = of_panel
+            by_panel = predicted_votes(hidden.select(of_models), models, belief.panel, belief.traits, belief.link)
+            for part, of_panel in zip(expected, by_panel, strict=True):
+                part[of_models] = of_panel
         return HeldOutVotes(hidden, *expected)
 
     def divergence(self, belief: AnnotatorBelief) -> float:
@@ -315,14 +314,20 @@ def judged_cells(votes: Votes) -> NDArray[np.bool_]:
     return judged
 
 
-def vote_probs(belief: SupportBelief, judged: NDArray[np.bool_]) -> VoteProbs:
-    """Probabilities of votes at the points of the grid, for the annotators and classes that are ``judged``."""
+def label_votes(votes: Votes, judged: NDArray[np.bool_]) -> LabelVotes:
+    """The votes in the order of labels; the cells are the annotators and classes that are ``judged``."""
+    cell_of = (np.cumsum(judged) - 1).astype(np.int32)
+    ordered: LabelVotes = kernels.active().votes_by_label(vote_arrays(votes), cell_of, votes.n_classes)
+    return ordered
+
+
+def vote_probs(belief: SupportBelief, judged: NDArray[np.bool_]) -> Array:
+    """Probabilities (cells, 2, points) of votes, for the annotators and classes that are ``judged``."""
     annotator, _ = np.nonzero(judged)
-    cell_of = np.where(judged, np.cumsum(judged).reshape(judged.shape) - 1, -1).astype(np.int32).ravel()
     traits = belief.traits
     scores = traits.slopes[annotator, None] * POINTS + (traits.offsets[annotator] + traits.by_class[judged])[:, None]
     yes = np.clip(expit(scores), _MIN_PROB, 1.0 - _MIN_PROB)
-    return VoteProbs(cell_of, np.stack((1.0 - yes, yes), axis=1))
+    return np.stack((1.0 - yes, yes), axis=1)
 
 
 def trait_log_prior(traits: Traits) -> float:
@@ -368,16 +373,19 @@ class _Information(NamedTuple):
     offset: Array
     both: Array
     by_class: Array  # (annotators, classes)
+    mixed: Array  # of slope and offset in a class, (annotators, classes)
 
 
 def _information(rates: _Rates, n_votes: Array) -> _Information:
     weight = n_votes / (rates.yes * (1.0 - rates.yes))
     by_class = np.sum(weight * rates.by_offset**2, axis=2)
+    mixed = np.sum(weight * rates.by_slope * rates.by_offset, axis=2)
     return _Information(
         np.sum(weight * rates.by_slope**2, axis=(1, 2)) + SLOPE_SPREAD**-2,
         by_class.sum(axis=1) + OFFSET_SPREAD**-2,
-        np.sum(weight * rates.by_slope * rates.by_offset, axis=(1, 2)),
+        mixed.sum(axis=1),
         by_class + CLASS_SPREAD**-2,
+        mixed,
     )
 
 
@@ -394,13 +402,20 @@ def traits_from_counts(counts: Array, belief: SupportBelief) -> Traits:
         by_offset = np.sum(residual * rates.by_offset, axis=2)
         slope = np.sum(residual * rates.by_slope, axis=(1, 2)) - (traits.slopes - 1.0) / SLOPE_SPREAD**2
         offset = by_offset.sum(axis=1) - traits.offsets / OFFSET_SPREAD**2
-        by_class = (by_offset[:, :-1] - traits.by_class / CLASS_SPREAD**2) / known.by_class[:, :-1]
-        step = Traits(*solve_pair(known.slope, known.offset, known.both, slope, offset), by_class)
-        step = limited(step)
-        # Offsets and offsets per class move together: half steps keep the sum of both from overshooting.
-        traits = Traits(
-            traits.slopes + step.slopes, traits.offsets + 0.5 * step.offsets, traits.by_class + 0.5 * step.by_class
+        by_class = by_offset[:, :-1] - traits.by_class / CLASS_SPREAD**2
+        # Offsets per class are eliminated, so that a step moves all traits together.
+        inverse, with_slope = 1.0 / known.by_class[:, :-1], known.mixed[:, :-1]
+        with_offset = known.by_class[:, :-1] - CLASS_SPREAD**-2
+        moved = solve_pair(
+            known.slope - np.sum(with_slope**2 * inverse, axis=1),
+            known.offset - np.sum(with_offset**2 * inverse, axis=1),
+            known.both - np.sum(with_slope * with_offset * inverse, axis=1),
+            slope - np.sum(with_slope * by_class * inverse, axis=1),
+            offset - np.sum(with_offset * by_class * inverse, axis=1),
         )
+        by_class -= with_slope * moved[0][:, None] + with_offset * moved[1][:, None]
+        step = limited(Traits(*moved, by_class * inverse))
+        traits = Traits(*(own + part for own, part in zip(traits, step, strict=True)))
         if max(np.abs(part).max(initial=0.0) for part in step) < _STEP_TOL:
             break
     return belief.anchor.where_model(belief.panel, traits)

@@ -1,8 +1,8 @@
 """EM of the support model: weights of the grid, traits of annotators and label-set profiles (maths, eqs. 66-68).
 
 Plain EM moves slowly along the directions in which few votes per label say little: the spread of the support, and the
-scale of the slopes. Every third step therefore goes where two plain steps point to (SQUAREM, Varadhan and Roland
-2008), and is taken back if the objective falls.
+scale of the slopes. Every step therefore goes where the last ones point to (Anderson acceleration; Henderson and
+Varadhan 2019), and is taken back if the objective falls. SQUAREM took twice as many steps.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from palda import kernels
 from palda.models.crowd.annotator_model import votes_per_cell
@@ -23,14 +23,15 @@ from palda.models.crowd.confidence import (
     update_levels,
     votes_per_level,
 )
+from palda.models.crowd.extrapolation import Extrapolation
 from palda.models.crowd.label_sets import (
     Profiles,
     ProfileStats,
     profile_e_step,
     profile_log_prior,
     profile_m_step,
+    profiles_at,
     read_only,
-    vote_arrays,
 )
 from palda.models.crowd.link import learned_link, link_log_prior
 from palda.models.crowd.panel import (
@@ -49,6 +50,7 @@ from palda.models.crowd.support import (
     described,
     given_weights,
     judged_cells,
+    label_votes,
     trait_log_prior,
     traits_from_counts,
     vote_probs,
@@ -70,7 +72,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from palda.data import Array, Votes
-    from palda.kernels import GridEvidence
+    from palda.kernels import GridEvidence, LabelVotes
     from palda.models.crowd.em import CrowdSettings, CrowdState, VoteShard
 
 BASE_DOCUMENTS = 2.0
@@ -81,12 +83,13 @@ their own majority, with 2 with 39. But the consensus of simulated crowds with r
 hin, ambient and csta the log-likelihood per label differs by less than .001.
 """
 
-_INNER_STEPS = 2  # Newton steps for the traits per step of EM
-_MAX_EXTRAPOLATION = 64.0  # plain steps that an extrapolation may stand for, at most
+_INFORMATION = 0.16  # of a vote about a score: p (1 - p)
+_STOP_STEPS = 3  # over which growth is averaged
 _MAX_TRAIT = 20.0
 _MIN_WEIGHT, _TINY = 1e-9, 1e-300
 _MIN_SHARE = 0.01  # of a class without votes, when its weights are chosen
 _FIRST_STEPS = 24
+_MIN_SAMPLE, _MAX_STRIDE = 2, 20  # of many shards, EM starts with at least so many, and one in so many
 _LINK_ROUNDS = 8  # first steps of EM in which the link is learned from gold labels
 _MIN_STEP_SHARE = 0.05  # of the traits' part of a step, before it is left out
 _ROUNDING = 1e-9  # relative fall of the objective that is a rounding error
@@ -128,6 +131,7 @@ class SupportEM:
     def __init__(self, shards: Sequence[VoteShard], settings: CrowdSettings, belief: SupportBelief) -> None:
         self.shards, self.settings, levels = shards, settings, belief.levels
         n_classes, panel = shards[0].known.shape[1], belief.panel
+        self.ordered: dict[int, LabelVotes] = {}  # votes of people by label, per shard in memory
         self.found: list[PanelSupport] = []  # what the panel of models says, per shard
         if panel is not None:
             self.found = [panel_support(cast("Votes", shard.votes), panel, belief.traits) for shard in shards]
@@ -137,6 +141,7 @@ class SupportEM:
         self.annotator, self.label = np.nonzero(self.judged)
         self.n_votes = n_votes.sum(axis=2)
         self.refer_to_informed(belief.traits.slopes)
+        self.n_docs = sum(len(shard.known) for shard in shards)
         by_class = n_votes.sum(axis=0)
         all_votes = everybody.sum(axis=0)
         rates = (all_votes[:, 1] + 1.0) / (all_votes.sum(axis=1) + 2.0)
@@ -165,8 +170,8 @@ class SupportEM:
         probs, grid = vote_probs(belief, self.judged), belief.grid
 
         def of_shard(number: int) -> tuple[Statistics, Array]:
-            shard, votes, given = self.shards[number], *self._people_and_panel(number, belief)
-            arrays, active = vote_arrays(votes), kernels.active()
+            shard, active = self.shards[number], kernels.active()
+            ordered, given = self._ordered_and_panel(number, belief)
             given, other = with_answers(given, belief, shard.extra)
             soft, levels = None, belief.levels
             if levels is not None:
@@ -177,14 +182,14 @@ class SupportEM:
                 nats = np.empty((0, shard.known.shape[1])) if other is None else np.require(other, np.float64, ["C"])
                 known = read_only(np.require(shard.known, np.int8, ["C"]))
                 label_probs, log_likelihood, votes_sums, labels = active.support_step(
-                    arrays, probs, grid, given, read_only(nats), known, state.profiles.rates[0]
+                    ordered, probs, grid, given, read_only(nats), known, state.profiles.rates[0]
                 )
                 sums = ProfileStats(np.array([float(len(label_probs))]), label_probs.sum(axis=0, keepdims=True))
             else:
-                evidence, absent = active.support_evidence(arrays, probs, grid, given)
+                evidence, absent = active.support_evidence(ordered, probs, grid, given)
                 posterior = profile_e_step(evidence if other is None else evidence + other, shard.known, state.profiles)
                 label_probs, sums = posterior.label_probs, posterior.stats
-                votes_sums, labels = active.support_counts(arrays, probs, grid, given, label_probs)
+                votes_sums, labels = active.support_counts(ordered, probs, grid, given, label_probs)
                 log_likelihood = float(posterior.log_likelihoods.sum()) + float(absent.sum())
             present = np.empty(0)
             if soft is not None and levels is not None:
@@ -204,6 +209,20 @@ class SupportEM:
             objective += float(np.sum(self.n_level_votes * belief.levels.log_probs[:, :, 0]))
             objective -= level_divergence(belief.levels)
         return _Step(state, objective, statistics, [probs for _, probs in results])
+
+    def _ordered_and_panel(self, number: int, belief: SupportBelief) -> tuple[LabelVotes, GridEvidence]:
+        """Votes of people of a shard by label, and what the panel says; kept from step to step if in memory."""
+        ordered, panel = self.ordered.get(number), belief.panel
+        if ordered is None:
+            votes = cast("Votes", self.shards[number].votes)
+            people = votes if panel is None else votes_of_people(votes, panel)
+            ordered = label_votes(people, self.judged)
+            if not isinstance(self.shards[number].source, tuple):
+                self.ordered[number] = ordered
+        if panel is None:
+            return ordered, NOTHING_GIVEN
+        judged = np.diff(ordered.starts).reshape(self.shards[number].known.shape) > 0
+        return ordered, evidence_of_panel(self.found[number], panel, judged)
 
     def _people_and_panel(self, number: int, belief: SupportBelief) -> tuple[Votes, GridEvidence]:
         """Votes of people of a shard, and what the panel says about its documents."""
@@ -263,7 +282,7 @@ class SupportEM:
         return replace(state, belief=belief, profiles=profiles)
 
     def _traits(self, belief: SupportBelief, votes: Array) -> Traits:
-        """Traits after Newton steps, relative to the typical annotator (maths, eq. 68)."""
+        """Traits after a Newton step, relative to the typical annotator (maths, eq. 68)."""
         traits = belief.traits
         history, history_yes, _ = self.earlier.expected(traits)
         slopes, offsets, by_class = (part.copy() for part in traits)
@@ -279,35 +298,34 @@ class SupportEM:
             sums: Array = kernels.active().trait_sums(POINTS, votes, slopes[self.annotator], of_cells)
             return sums.T
 
-        for _ in range(_INNER_STEPS):
-            residual, by_support, curvature, curvature_by_support, by_square = sums_over_support()
-            earlier = expit(slopes[:, None] * POINTS + offsets[:, None])
-            own, own_curvature = history_yes - history * earlier, history * earlier * (1.0 - earlier)
-            slope = per_annotator(by_support) + own @ POINTS - (slopes - 1.0) / SLOPE_SPREAD**2
-            offset = per_annotator(residual) + own.sum(axis=1) - offsets / OFFSET_SPREAD**2
-            known = (
-                per_annotator(by_square) + own_curvature @ POINTS**2 + SLOPE_SPREAD**-2,
-                per_annotator(curvature) + own_curvature.sum(axis=1) + OFFSET_SPREAD**-2,
-                per_annotator(curvature_by_support) + own_curvature @ POINTS,
-            )
-            # The step that keeps the typical annotator where it is: a shift of all offsets is not an improvement.
-            pull = self.held[0] if self.held else centre_slopes(offsets, self.reference.sum(axis=1))
-            nothing = np.zeros(n_annotators)
-            by_pull = solve_pair(*known, nothing, pull)
-            step = solve_pair(*known, slope, offset)
-            shift = np.sum(pull * step[1]) / max(float(np.sum(pull * by_pull[1])), _TINY)
-            moved = Traits(step[0] - shift * by_pull[0], step[1] - shift * by_pull[1], by_class)
-            slopes, offsets = slopes + limited(moved).slopes, offsets + limited(moved).offsets
-            residual, _, curvature, *_ = sums_over_support()
-            gradient = residual - by_class[self.annotator, self.label] / CLASS_SPREAD**2
-            change, inverse = np.zeros_like(by_class), np.zeros_like(by_class)
-            inverse[self.annotator, self.label] = 1.0 / (curvature + CLASS_SPREAD**-2)
-            change[self.annotator, self.label] = gradient
-            change *= inverse
-            pull = self.held[1] if self.held else centre_slopes(by_class, self.reference)
-            scale = np.maximum(np.sum(pull**2 * inverse, axis=0), _TINY)
-            change -= np.sum(pull * change, axis=0) / scale * pull * inverse
-            by_class = by_class + limited(Traits(slopes, offsets, change)).by_class
+        residual, by_support, curvature, curvature_by_support, by_square = sums_over_support()
+        earlier = expit(slopes[:, None] * POINTS + offsets[:, None])
+        own, own_curvature = history_yes - history * earlier, history * earlier * (1.0 - earlier)
+        slope = per_annotator(by_support) + own @ POINTS - (slopes - 1.0) / SLOPE_SPREAD**2
+        offset = per_annotator(residual) + own.sum(axis=1) - offsets / OFFSET_SPREAD**2
+        known = (
+            per_annotator(by_square) + own_curvature @ POINTS**2 + SLOPE_SPREAD**-2,
+            per_annotator(curvature) + own_curvature.sum(axis=1) + OFFSET_SPREAD**-2,
+            per_annotator(curvature_by_support) + own_curvature @ POINTS,
+        )
+        # The step that keeps the typical annotator where it is: a shift of all offsets is not an improvement.
+        pull = self.held[0] if self.held else centre_slopes(offsets, self.reference.sum(axis=1))
+        nothing = np.zeros(n_annotators)
+        by_pull = solve_pair(*known, nothing, pull)
+        step = solve_pair(*known, slope, offset)
+        shift = np.sum(pull * step[1]) / max(float(np.sum(pull * by_pull[1])), _TINY)
+        moved = Traits(step[0] - shift * by_pull[0], step[1] - shift * by_pull[1], by_class)
+        slopes, offsets = slopes + limited(moved).slopes, offsets + limited(moved).offsets
+        residual, _, curvature, *_ = sums_over_support()
+        gradient = residual - by_class[self.annotator, self.label] / CLASS_SPREAD**2
+        change, inverse = np.zeros_like(by_class), np.zeros_like(by_class)
+        inverse[self.annotator, self.label] = 1.0 / (curvature + CLASS_SPREAD**-2)
+        change[self.annotator, self.label] = gradient
+        change *= inverse
+        pull = self.held[1] if self.held else centre_slopes(by_class, self.reference)
+        scale = np.maximum(np.sum(pull**2 * inverse, axis=0), _TINY)
+        change -= np.sum(pull * change, axis=0) / scale * pull * inverse
+        by_class = by_class + limited(Traits(slopes, offsets, change)).by_class
         return traits.where_model(belief.panel, self.relative(Traits(slopes, offsets, by_class)))
 
     def refer_to_informed(self, slopes: Array) -> None:
@@ -347,29 +365,31 @@ class SupportEM:
         """The belief relative to the typical annotator; the traits of models stay."""
         return replace(belief, traits=belief.traits.where_model(belief.panel, self.relative(belief.traits)))
 
-    def extrapolated(self, states: list[CrowdState]) -> CrowdState:
-        """Where three successive states of plain EM point to."""
-        first, second, third = (_vector(as_support(state.belief)) for state in states)
-        change, bend = second - first, (third - second) - (second - first)
-        length = float(np.linalg.norm(change)) / max(float(np.linalg.norm(bend)), 1e-12)
-        length = min(max(length, 1.0), _MAX_EXTRAPOLATION)
-        point = first + 2.0 * length * change + length**2 * bend
-        belief = as_support(states[-1].belief)
-        n_weights = belief.weights.size
-        weights = belief.weights
-        if self.settings.learn_profiles and len(states[-1].profiles.weights) == 1:
-            logs = point[:n_weights].reshape(weights.shape)
-            weights = np.maximum(np.exp(logs - logs.max(axis=1, keepdims=True)), _MIN_WEIGHT)
-            weights /= weights.sum(axis=1, keepdims=True)
-        n_annotators = len(belief.traits.slopes)
-        slopes, offsets, by_class = np.split(point[n_weights:], [n_annotators, 2 * n_annotators])
+    def extrapolated(self, following: CrowdState, steps: Extrapolation) -> CrowdState:
+        """Where the last steps point to, of which ``following`` is the end."""
+        belief, profiles = as_support(following.belief), following.profiles
+        by_annotator = self.n_votes.sum(axis=1)
+        by_trait = _INFORMATION * np.concatenate((by_annotator, by_annotator, self.n_votes.ravel()))
+        several = len(profiles.weights) > 1
+        shares = belief.weights.ravel()
+        if several:
+            by_rate = profiles.weights[:, None] * profiles.rates * (1.0 - profiles.rates)
+            shares = np.concatenate((profiles.weights, by_rate.ravel()))
+        point = steps.point(np.concatenate((self.n_docs * shares, by_trait)))
+        n_annotators, n_shares = len(belief.traits.slopes), len(shares)
+        logs, slopes, offsets, by_class = np.split(point, n_shares + np.array([0, 1, 2]) * n_annotators)
         traits = Traits(slopes, offsets, by_class.reshape(belief.traits.by_class.shape))
         clipped = Traits(*(np.clip(part, -_MAX_TRAIT, _MAX_TRAIT) for part in traits))
-        belief = replace(belief, weights=weights, traits=self.relative(clipped))
-        profiles = states[-1].profiles
-        if self.settings.learn_profiles and len(profiles.weights) == 1:
+        belief = replace(belief, traits=self.relative(clipped))
+        if self.settings.learn_profiles and several:
+            log_weights, log_odds = np.split(logs, [len(profiles.weights)])
+            profiles = profiles_at(log_weights, log_odds, following.prior)
+        elif self.settings.learn_profiles:
+            logs = logs.reshape(belief.weights.shape)
+            weights = np.maximum(np.exp(logs - logs.max(axis=1, keepdims=True)), _MIN_WEIGHT)
+            belief = replace(belief, weights=weights / weights.sum(axis=1, keepdims=True))
             profiles = single_profile(belief, self.known_shares)
-        return replace(states[-1], belief=belief, profiles=profiles)
+        return replace(following, belief=belief, profiles=profiles)
 
 
 def _shares_known(shards: Sequence[VoteShard]) -> Array:
@@ -379,8 +399,13 @@ def _shares_known(shards: Sequence[VoteShard]) -> Array:
     return (n_present + 1.0) / (n_known + 2.0)
 
 
-def _vector(belief: SupportBelief) -> Array:
-    return np.concatenate((np.log(belief.weights).ravel(), *(part.ravel() for part in belief.traits)))
+def _vector(state: CrowdState) -> Array:
+    """Logarithms of weights of the grid, or of profiles and the log-odds of their rates; and traits."""
+    belief, profiles = as_support(state.belief), state.profiles
+    shares = [np.log(belief.weights)]
+    if len(profiles.weights) > 1:
+        shares = [np.log(profiles.weights), logit(profiles.rates)]
+    return np.concatenate([part.ravel() for part in (*shares, *belief.traits)])
 
 
 def link_of_gold(shards: Sequence[VoteShard], belief: SupportBelief) -> Array:
@@ -408,8 +433,9 @@ def support_posterior(
     votes: Votes, belief: SupportBelief, given: GridEvidence, label_probs: Array | None = None
 ) -> Array:
     """(documents, classes, points): distribution of the support given the votes, and label probabilities if any."""
-    arrays, probs = vote_arrays(votes), vote_probs(belief, judged_cells(votes))
-    likelihoods = kernels.active().support_likelihoods(arrays, probs, belief.grid, given)
+    judged = judged_cells(votes)
+    ordered, probs = label_votes(votes, judged), vote_probs(belief, judged)
+    likelihoods = kernels.active().support_likelihoods(ordered, probs, belief.grid, given)
     if label_probs is None:
         posterior: Array = likelihoods * belief.weights
         posterior /= posterior.sum(axis=2, keepdims=True)
@@ -442,8 +468,12 @@ def fit_support(
 ) -> tuple[CrowdState, list[Array], list[float], bool]:
     """Last state, its labels per shard, the objective after each step, and whether EM has converged.
 
-    The first steps only tell whose votes depend on the support, which defines the typical annotator for the others.
+    The first steps only tell whose votes depend on the support, which defines the typical annotator for the others. If
+    there are many votes, EM starts from a fit to some of them.
     """
+    belief, some = as_support(start.belief), sample_shards(shards)
+    if belief.is_start and belief.panel is None and len(some) < len(shards):
+        start = fit_support(some, start, settings)[0]
     is_start = as_support(start.belief).is_start
     em, start = _prepared(shards, start, settings)
     if is_start and settings.max_iter > _FIRST_STEPS:
@@ -456,6 +486,11 @@ def fit_support(
     return best.state, best.label_probs, objectives, converged
 
 
+def sample_shards(shards: Sequence[VoteShard]) -> Sequence[VoteShard]:
+    """Some of the shards, if there are many: a fit to them is near that to all."""
+    return shards[:: max(1, min(len(shards) // _MIN_SAMPLE, _MAX_STRIDE))]
+
+
 def _ascend(em: SupportEM, start: CrowdState, max_iter: int) -> tuple[_Step, list[float], bool]:
     """Last step, the objective after each one, and whether EM has converged.
 
@@ -466,14 +501,14 @@ def _ascend(em: SupportEM, start: CrowdState, max_iter: int) -> tuple[_Step, lis
     learns_link &= as_support(start.belief).panel is None
     objectives: list[float] = []
     best: _Step | None = None
-    following = start
-    fallback: CrowdState | None = None  # the plain step that an extrapolation has skipped
-    candidate, trail, cycle_start, share = start, [start], -np.inf, 1.0
+    candidate = following = start
+    steps, is_plain, share = Extrapolation(), True, 1.0
     for _ in range(max_iter):
         step = em.e_step(candidate)
         if best is not None and step.objective < best.objective - _ROUNDING * abs(best.objective):
-            if fallback is not None:
-                candidate, fallback, trail = fallback, None, [best.state]
+            if not is_plain:
+                candidate, is_plain = following, True
+                steps.refuse()
                 continue
             if share == 0.0:
                 return best, objectives, True
@@ -486,23 +521,32 @@ def _ascend(em: SupportEM, start: CrowdState, max_iter: int) -> tuple[_Step, lis
             else:
                 share = share / 4.0 if share > _MIN_STEP_SHARE else 0.0
                 candidate = _shortened(best.state, following, share)
-            trail[-1] = candidate
+            steps.forget()
             continue
         share = 1.0
         if best is not None:
             step = replace(step, objective=max(step.objective, best.objective))
         best = step
         objectives.append(step.objective)
-        if fallback is not None or len(objectives) == 1:  # a cycle of two plain steps and an extrapolation is over
-            if step.objective - cycle_start < em.settings.tol * max(abs(step.objective), 1.0):
-                return best, objectives, True
-            cycle_start, trail, fallback = step.objective, [step.state], None
+        if _has_converged(objectives, em.settings.tol):
+            return best, objectives, True
+        if not is_plain:
+            steps.accept()
         following = em.m_step(step, learns_link=learns_link and len(objectives) <= _LINK_ROUNDS)
-        trail.append(following)
-        candidate, fallback = (em.extrapolated(trail), following) if len(trail) == 3 else (following, None)
+        steps.add(*(_vector(state) for state in (step.state, following)))
+        is_plain = len(steps.moves) == 1
+        candidate = following if is_plain else em.extrapolated(following, steps)
     if best is None:
         raise ValueError("max_iter must be at least 1")
     return best, objectives, False
+
+
+def _has_converged(objectives: list[float], tol: float) -> bool:
+    """Whether the last steps have raised the objective by less than ``tol`` of its size, on average."""
+    if len(objectives) <= _STOP_STEPS:
+        return False
+    growth = (objectives[-1] - objectives[-1 - _STOP_STEPS]) / _STOP_STEPS
+    return growth < tol * max(abs(objectives[-1]), 1.0)
 
 
 def _shortened(before: CrowdState, after: CrowdState, share: float) -> CrowdState:
