@@ -148,6 +148,20 @@ def test_rates_without_votes_are_those_of_the_crowd_although_somebody_changes() 
         assert abs(found.annotator_quality[name][5] - plain.annotator_quality[name][5]) < 0.08
 
 
+@pytest.mark.parametrize("sure", [1.0, 0.9])
+def test_votes_of_one_half_are_no_judgement(sure: float) -> None:
+    table = as_array(VOTES)[:50].astype(float)
+    table[table == 1] = sure
+    undecided = np.random.default_rng(0).random(table.shape) < 0.3
+    half, missing = (np.where(undecided, value, table) for value in (0.5, -1.0))
+    assert Votes.from_array(half) == Votes.from_array(missing)
+    frames = []
+    for values in (half, missing):
+        rows = [(*(str(k) for k in place), value) for place, value in np.ndenumerate(values)]
+        frames.append(pd.DataFrame(rows, columns=["doc", "annotator", "label", "value"]).replace(-1.0, np.nan))
+    assert Votes.from_frame(frames[0]) == Votes.from_frame(frames[1])
+
+
 def test_a_class_without_votes_is_absent_and_named_in_a_warning() -> None:
     table = as_array(VOTES)[:100].copy()
     others = aggregate(table[:, :, :3], n_profiles=1).consensus
