@@ -77,7 +77,7 @@ def test_gold_columns_are_used_unless_no_gold_is_passed(palda: Palda, tmp_path: 
     call = ("fit", documents, votes, "-o", tmp_path / "m", *QUICK, "--quiet", "--force")
     out = palda(*call).out
     assert "gold          4 of 4 labels are known" in out
-    assert "unknown: no document has votes of two annotators" in out
+    assert "unknown: no document has votes of two annotators on all classes" in out
     assert json.loads(palda(*call, "--json").out)["agreement"] is None
     assert palda("consensus", tmp_path / "m").out.count("(none)") == 4
     assert json.loads(palda(*call, "--no-gold", "--json").out)["n_gold"] == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,44 @@ def test_very_few_votes_give_finite_results(table: np.ndarray, annotators: str) 
     assert found.consensus.shape == (table.shape[0], table.shape[2])
     assert ((found.consensus >= 0) & (found.consensus <= 1)).all()
     assert np.isfinite(found.annotator_quality["quality"]).all()
+
+
+def test_earlier_votes_of_a_model_count_in_its_rates() -> None:
+    kinds = np.array(["model", "model", *["person"] * 4], dtype=object)
+    votes = replace(VOTES, annotator_kinds=kinds).select(VOTES.annotator > 0)
+    prior = pd.DataFrame({"annotator": VOTES.annotators[:1], "sensitivity": 0.2, "specificity": 0.9, "n_votes": 300})
+    table = aggregate(votes, annotator_prior=prior, n_profiles=1).annotator_quality
+    assert table["n_votes"][0] == 0
+    assert abs(table["sensitivity"][0] - 0.2) < 0.1
+    assert abs(table["specificity"][0] - 0.9) < 0.1
+
+
+def test_rates_without_votes_are_those_of_the_crowd_although_somebody_changes() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.random((150, 1, 3)) < 0.3
+    table = (truth ^ (rng.random((150, 6, 3)) < 0.2)).astype(float)
+    table[75:, 4] = 1 - table[75:, 4]
+    table[:, 5] = np.nan
+    votes = Votes.from_array(table)
+    votes = replace(votes, time=86400.0 * votes.doc)
+    found, plain = (aggregate(votes, drift=drift, n_profiles=1) for drift in (True, False))
+    assert len(found.changes) == 1
+    for name in ("sensitivity", "specificity"):
+        assert abs(found.annotator_quality[name][5] - plain.annotator_quality[name][5]) < 0.08
+
+
+@pytest.mark.parametrize("sure", [1.0, 0.9])
+def test_votes_of_one_half_are_no_judgement(sure: float) -> None:
+    table = as_array(VOTES)[:50].astype(float)
+    table[table == 1] = sure
+    undecided = np.random.default_rng(0).random(table.shape) < 0.3
+    half, missing = (np.where(undecided, value, table) for value in (0.5, -1.0))
+    assert Votes.from_array(half) == Votes.from_array(missing)
+    frames = []
+    for values in (half, missing):
+        rows = [(*(str(k) for k in place), value) for place, value in np.ndenumerate(values)]
+        frames.append(pd.DataFrame(rows, columns=["doc", "annotator", "label", "value"]).replace(-1.0, np.nan))
+    assert Votes.from_frame(frames[0]) == Votes.from_frame(frames[1])
 
 
 def test_a_class_without_votes_is_absent_and_named_in_a_warning() -> None:

@@ -28,6 +28,7 @@ from palda.models.crowd import (
     summarize_annotators,
     verdicts,
 )
+from palda.models.crowd.quality import beta_interval
 from palda.simulate import SimulatedAnnotators
 
 MODELS = [OneCoinModel(), TwoCoinModel(), PerClassModel()]
@@ -119,6 +120,13 @@ def test_verdicts_follow_informedness_and_its_interval() -> None:
     found = verdicts(ends.mean(axis=1), *ends.T, np.full(7, 100.0))
     assert found.tolist() == [*VERDICTS, "too few votes", "too few votes"]
     assert verdicts(*np.full((3, 1), 0.9), np.array([9.0])).tolist() == ["too few votes"]
+
+
+def test_an_interval_holds_its_mean_however_skewed() -> None:
+    mean = np.array([0.003, 0.4, 0.997])
+    found = beta_interval(mean, 0.5 * mean * (1.0 - mean))
+    assert (found.low <= mean).all()
+    assert (mean <= found.high).all()
 
 
 @pytest.mark.parametrize(("n_docs", "n_compared"), [(9, 9), (10, 4), (500, 0)])

@@ -86,6 +86,13 @@ def bound_without_gold() -> float:
     ).upper_wrong
 
 
+def test_a_bound_is_at_most_the_number_of_unknown_labels() -> None:
+    known = np.array([[-1, 1]], dtype=np.int8)
+    for caution in (1.0, 3.0):
+        inputs = StoppingInputs(np.array([[0.4975, 1.0]]), known, 0.3, drawn(1.0, 60)[1], caution)
+        assert stopping_quality(inputs, random_gold=False).upper_wrong <= 1.0
+
+
 def test_random_gold_labels_narrow_the_bound_and_others_never_do() -> None:
     assert quality(1.5).upper_wrong < 0.9 * bound_without_gold()
     assert quality(1.5, random_gold=False).upper_wrong == pytest.approx(bound_without_gold())

@@ -166,7 +166,7 @@ def values_of(
     *,
     soft: bool = True,
 ) -> VoteCells:
-    """Votes in a column. With ``soft``, a number between 0 and 1 is the probability of "present"."""
+    """Votes in a column. With ``soft``, a number between 0 and 1 is the probability of "present"; 1/2 is no vote."""
     codes, cells = factorize(column)
     parsed = _parsed_votes(cells, present_at, soft=soft)
     bad = np.flatnonzero(np.isnan(parsed))
@@ -177,7 +177,9 @@ def values_of(
             problem = validation.value_problem(cells[codes[record]], present_at)
             where.fail(problem + hint, record, str(column.name))
     between = (parsed > 0) & (parsed < 1)
-    values = np.where(between, parsed >= 0.5, np.nan_to_num(parsed, nan=validation.BLANK)).astype(np.int8)
+    # Who says 1/2 does not say "present": taken as that, undecided annotators made absent labels present.
+    undecided = np.where(parsed == validation.HALF, validation.BLANK, parsed > validation.HALF)
+    values = np.where(between, undecided, np.nan_to_num(parsed, nan=validation.BLANK)).astype(np.int8)
     values = np.append(values, np.int8(validation.BLANK))  # of missing cells, whose code is -1
     if not between.any():
         return VoteCells(values[codes])

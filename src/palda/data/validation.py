@@ -25,6 +25,9 @@ _MAX_DIGIT_BITS = 16  # of a radix sort: 65,536 counters stay in the cache
 BLANK = -1
 """Value of a cell without a judgement; it does not mean "absent"."""
 
+HALF = 0.5
+"""A soft vote above it is "present", and one that is equal no judgement."""
+
 _YES = frozenset({"1", "1.0", "true"})
 _NO = frozenset({"0", "0.0", "false"})
 _BLANKS = frozenset({"", "na", "nan", "null", "<na>"})

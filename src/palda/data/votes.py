@@ -23,7 +23,6 @@ LONG_COLUMNS = ("doc", "annotator", "label", "value")
 OPTIONAL_COLUMNS = ("probability", "confidence", "time", "kind", "family")
 _PER_VOTE = ("probability", "time")
 _PER_ANNOTATOR = ("annotator_kinds", "annotator_families")
-_HALF = 0.5  # from this probability a soft vote counts as "present"
 
 
 def _no_names() -> Strings:
@@ -351,7 +350,7 @@ class Votes(Frozen):
     ) -> Votes:
         """Votes from an array (documents, annotators, classes) of 1, 0, and -1 or NaN for no judgement.
 
-        A number between 0 and 1 is a soft vote: the probability of "present".
+        A number between 0 and 1 is a soft vote: the probability of "present". 1/2 is no judgement.
         """
         votes = np.asarray(array)
         if votes.ndim != 3 or votes.dtype.kind not in "biuf":
@@ -359,7 +358,9 @@ class Votes(Frozen):
                 f"votes need a numeric array of shape (documents, annotators, classes), not {votes.dtype} "
                 f"of shape {votes.shape}"
             )
-        missing = (votes == validation.BLANK) | (np.isnan(votes) if votes.dtype.kind == "f" else False)
+        missing = np.isin(votes, (validation.BLANK, validation.HALF)) | (
+            np.isnan(votes) if votes.dtype.kind == "f" else False
+        )
         bad = ~missing & ~((votes >= 0) & (votes <= 1))
         if bad.any():
             place = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -378,7 +379,7 @@ class Votes(Frozen):
         probability = None
         if votes.dtype.kind == "f":
             probability = np.where((value > 0) & (value < 1), value, np.nan)
-            value = value >= _HALF
+            value = value > validation.HALF
         return cls.from_codes(
             doc, annotator, label, value.astype(np.int8), doc_ids=names[0], annotators=names[1], classes=names[2],
             probability=probability,
@@ -421,11 +422,11 @@ class Votes(Frozen):
         Documents have the order of ``documents`` (any object with ``doc_ids``, or the ids), else of the categories of a
         categorical column, else of first appearance. Annotators and classes are sorted unless categorical or given. A
         class that no row names exists only if it is in ``classes``: unused categories of labels are left out.
-        A value between 0 and 1 is a soft vote: the probability of "present". A column ``confidence`` says how certain
-        the annotator is of the value beside it, and ``probability`` how probable "present" is. Other optional columns
-        are the time (``timestamp``, ``created_at``), and the kind ("person" or "model") and family of the annotator.
-        ``doc=``, ``annotator=``, ``label=``, ``value=``, ``probability=``, ``confidence=``, ``time=``, ``kind=`` and
-        ``family=`` name the columns if needed.
+        A value between 0 and 1 is a soft vote: the probability of "present"; 1/2 is no judgement. A column
+        ``confidence`` says how certain the annotator is of the value beside it, and ``probability`` how probable
+        "present" is. Other optional columns are the time (``timestamp``, ``created_at``), and the kind ("person" or
+        "model") and family of the annotator. ``doc=``, ``annotator=``, ``label=``, ``value=``, ``probability=``,
+        ``confidence=``, ``time=``, ``kind=`` and ``family=`` name the columns if needed.
         """
         from palda.data.vote_records import VoteRecords
 

@@ -39,6 +39,7 @@ from palda.models.crowd import (
     first_state,
     fit_crowd,
     fit_with_profiles,
+    individual_start,
     initial_label_probs,
     label_doubt,
     panel_summary,
@@ -302,9 +303,8 @@ def aggregate(
     belief, counts = result.state.belief, result.vote_counts
     if sources:  # annotators on their own, without the groups and periods that the consensus is made of
         model, history = settings.annotators, _history(annotator_prior, given)
-        belief, counts = belief_from_labels(
-            model, given, result.label_probs, model.start(given.n_annotators, given.n_classes, history)
-        )
+        individuals = individual_start(given, belief, model, history)
+        belief, counts = belief_from_labels(model, given, result.label_probs, individuals)
     warn_of_inverted_classes(belief, counts, given.classes, gold_labels)
     documents = document_counts(given, gold_labels)
     doubt = label_doubt(given, result.label_probs)

@@ -35,6 +35,7 @@ from palda.models.crowd import (
     document_counts,
     expected_gain,
     find_vote_sources,
+    individual_start,
     initial_label_probs,
     label_posterior,
     model_families,
@@ -277,8 +278,8 @@ class CrowdPALDA(AssignmentEstimator):
         self._document_counts = document_counts(given, gold_labels)
         self._individuals = None
         if self._sources:
-            belief = start_belief(model, given, _history(annotator_prior, given))
-            self._individuals = belief_from_labels(model, given, self.consensus_, belief)
+            own = individual_start(given, self._belief, model, _history(annotator_prior, given))
+            self._individuals = belief_from_labels(model, given, self.consensus_, own)
         self._learn_vote_shares(counts, given)
         self._keep_record(counts, given, gold_labels, evidence)
         self._confirm_verdicts()

@@ -97,7 +97,7 @@ class CrowdSummary:
 
     def _agreement_text(self) -> str:
         if np.isnan(self.agreement):
-            return "unknown: no document has votes of two annotators, or all votes are the same"
+            return "unknown: no document has votes of two annotators on all classes, or all votes are the same"
         return f"{self.agreement:.2f} (Krippendorff's alpha of label sets; 1 is perfect agreement, 0 is chance)"
 
 

@@ -160,7 +160,10 @@ def stopping_quality(inputs: StoppingInputs, *, random_gold: bool) -> StoppingQu
             upper *= caution
             if upper_with_gold > upper:
                 calibration, upper = with_gold, upper_with_gold
-    contradicted &= histogram.n_labels > histogram.n_known  # else there is nothing that could be wrong
+    n_unknown = histogram.n_labels - histogram.n_known
+    contradicted &= n_unknown > 0  # else there is nothing that could be wrong
+    # The numbers of wrong labels are taken as normal, and the caution is a factor: few labels pass the number there is.
+    upper = min(upper, float(n_unknown))
     return StoppingQuality(
         histogram.quality(calibration.slope), upper, calibration, histogram.n_labels, gold, contradicted
     )

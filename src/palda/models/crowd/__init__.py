@@ -86,6 +86,7 @@ from palda.models.crowd.vote_sources import (
     VoteSources,
     belief_from_labels,
     find_vote_sources,
+    individual_start,
     no_sources,
     start_belief,
 )
@@ -149,6 +150,7 @@ __all__ = [
     "first_state",
     "fit_crowd",
     "fit_with_profiles",
+    "individual_start",
     "initial_label_probs",
     "initial_profiles",
     "label_doubt",

@@ -270,7 +270,8 @@ def beta_interval(mean: Array, variance: Array) -> Interval:
     strength = mean * (1.0 - mean) / variance - 1.0
     correct, wrong = mean * strength, (1.0 - mean) * strength
     low, high = (np.asarray(betaincinv(correct, wrong, tail), dtype=np.float64) for tail in (_TAIL, 1.0 - _TAIL))
-    return Interval(mean, low, high)
+    # If nearly all of a distribution is at 0 or 1, its mean is beyond the quantiles: .9969 was said to be above .9997.
+    return Interval(mean, np.minimum(low, mean), np.maximum(high, mean))
 
 
 class TypicalRates(NamedTuple):

@@ -444,7 +444,7 @@ def described(belief: SupportBelief, counts: Array) -> SupportBelief:
     if belief.panel is not None:  # traits of models are about their own support: their rates are counted
         models = belief.panel.is_model
         posterior[models] = pool + counts[models, :-1]
-        over_all[models] = pool[judged].mean(axis=0) + counts[models, :-1].sum(axis=1)
+        over_all[models] = pool[judged].mean(axis=0) + counts[models].sum(axis=1)  # earlier votes included
     return replace(belief, posterior=posterior, overall=over_all, pool=pool)
 
 

@@ -213,6 +213,20 @@ def start_belief(model: AnnotatorModel, votes: VoteRows, history: AnnotatorHisto
     return replace(belief, levels=start_levels(votes))
 
 
+def individual_start(
+    votes: VoteRows, fitted: AnnotatorBelief, model: AnnotatorModel, history: AnnotatorHistory | None = None
+) -> AnnotatorBelief:
+    """Beliefs about the annotators one by one before their votes, beside a fit to groups and periods.
+
+    What is not about annotators, the distribution of supports and the link, is that of the fit: on a grid that has
+    seen no vote, the rates of annotators with few votes would be those of no crowd.
+    """
+    start = start_belief(model, votes, history)
+    if isinstance(start, SupportBelief) and isinstance(fitted, SupportBelief):
+        start = replace(start, weights=fitted.weights, link=fitted.link)
+    return start
+
+
 def belief_from_labels(
     model: AnnotatorModel, votes: VoteRows, label_probs: Array, belief: AnnotatorBelief
 ) -> tuple[AnnotatorBelief, Array]:
