@@ -215,7 +215,8 @@ def _soft_crowd(n_docs: int, n_kept: int = 3) -> tuple[Any, Votes]:
 
 @pytest.mark.parametrize("label_prior", ["words", "base_rate"])
 def test_a_model_file_keeps_soft_votes_and_what_they_are_worth(label_prior: str, tmp_path: Path) -> None:
-    news, votes = _soft_crowd(60)
+    news, votes = _soft_crowd(150)
+    votes = simulate.confidences(votes, news, "calibrated", seed=0)
     model = CrowdPALDA(3, label_prior=label_prior, n_profiles=1, max_iter=3, tol=0.1, random_state=0, n_jobs=1)
     model.fit(news.corpus, votes).save(tmp_path / "model.palda", votes=votes)
     loaded = palda.load(tmp_path / "model.palda")

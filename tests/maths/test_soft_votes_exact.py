@@ -162,10 +162,25 @@ def test_levels_are_about_equally_frequent_whatever_the_scale_of_the_confidences
         assert levels is not None
         assert (np.abs(levels.shares[:3, :, :-1] - 1 / N_LEVELS) < 0.05).all()  # the fourth is mostly certain
         assert (levels.shares[..., -1] == 0).all()
-    hard, soft, scaled = (aggregate(some, n_profiles=1).consensus for some in (Votes(*_hard(votes)), votes, narrow))
+    crowds = Votes(*_hard(votes)), votes, narrow
+    hard, soft, scaled = (aggregate(some, "two_coin", n_profiles=1).consensus for some in crowds)
     errors = [float(np.mean((consensus >= 0.5) != labels)) for consensus in (hard, soft, scaled)]
     assert errors[1] < 0.8 * errors[0]
     assert errors[2] < 0.8 * errors[0]
+
+
+def test_strengths_on_a_label_count_once_where_annotators_share_mistakes() -> None:
+    """Four annotators state the strength of one opinion, which is wrong on a fifth of the labels."""
+    rng = np.random.default_rng(0)
+    labels = rng.random((400, 2)) < 0.4
+    opinion = np.where(labels ^ (rng.random(labels.shape) < 0.2), 1.0, -1.0) * (0.3 + 2.0 * rng.random(labels.shape))
+    stated = expit(2.0 * (opinion[:, None] + rng.normal(0.0, 1.0, (400, 4, 2))))
+    hard, soft = (Votes.from_array(values) for values in ((stated > 0.5).astype(np.int8), stated))
+    found = [aggregate(votes, n_profiles=1).consensus for votes in (hard, soft)]
+    wrong = [np.mean((probs >= 0.5) != labels) for probs in found]
+    doubt = [np.minimum(probs, 1.0 - probs).mean() for probs in found]
+    assert wrong[1] < wrong[0]
+    assert 0.7 * doubt[0] < doubt[1] < doubt[0]
 
 
 def _hard(votes: Votes) -> tuple[object, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from palda.models.crowd.confidence import LevelBelief, level_evidence, soft_votes
+from palda.models.crowd.confidence import LevelBelief, level_evidence, shared_level_evidence, soft_votes
 from palda.models.crowd.held_out import HeldOutVotes
 from palda.models.crowd.pool import PSEUDO_ANNOTATOR, beta_divergence, expected_logs, fit_pool, pool_divergence
 
@@ -308,13 +308,18 @@ def _vote_evidence(votes: Votes, log_rates: Array) -> VoteEvidence:
     return VoteEvidence(present.reshape(shape), absent.reshape(shape))
 
 
-def with_levels(evidence: VoteEvidence, votes: Votes, levels: LevelBelief | None) -> VoteEvidence:
-    """The evidence of the votes' values plus that of their levels; unchanged without levels."""
+def with_levels(
+    evidence: VoteEvidence, votes: Votes, levels: LevelBelief | None, *, shared: bool = False
+) -> VoteEvidence:
+    """The evidence of the votes' values plus that of their levels; unchanged without levels.
+
+    With ``shared``, all levels of a label count as little as ``shared_level_evidence`` says.
+    """
     if levels is None:
         return evidence
-    soft = soft_votes(votes, levels)
+    soft, evidence_of = soft_votes(votes, levels), shared_level_evidence if shared else level_evidence
     present, absent = (
-        table + level_evidence(soft, levels.log_probs[:, :, state], table.shape)
+        table + evidence_of(soft, levels.log_probs[:, :, state], table.shape)
         for table, state in ((evidence.present, 1), (evidence.absent, 0))
     )
     return VoteEvidence(present, absent)

@@ -20,7 +20,7 @@ from scipy.special import digamma, gammaln, logit
 from palda.data import ArraySpec, Votes, vote_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
@@ -34,6 +34,17 @@ Consensus from calibrated confidences, two votes per document, 1500 simulated ne
 levels, .889 with 6, .891 with 8 and with 10; hard votes .785.
 """
 
+SHARED_WEIGHT = 0.5
+"""What all strengths on a label together count beside the support model, as a share of one of them.
+
+People who are certain are certain of the same labels, and of the same wrong ones. On headlines with scores (two or
+three of six people, the majority of three others as the reference, present from a score of 25 or 50) the log-likelihood
+per label is -.234 to -.335, that of hard votes -.229 to -.334; with strengths that count in full, and are learned
+together with the labels, it is -.34 to -.50. On simulated news, whose strengths are independent, micro-F1 is .855 (hard
+votes .837, in full .93).
+"""
+
+_LEARNING_STEPS, _LEARNING_TOL = 30, 1e-3  # of levels from labels, and nats by which tilts may still change
 _MIN_PROB = 1e-6  # probabilities closer to 0 and 1 are equally strong
 _FINEST, _BINS_PER_UNIT = 0.05, 25  # bins of strength: 0.002 nats wide near 0, 4% of the strength elsewhere
 _N_BINS = 330  # around 0
@@ -212,6 +223,24 @@ def level_evidence(soft: SoftVotes, table: Array, shape: tuple[int, int]) -> Arr
     """(documents, classes): Σ over the soft votes on each label of a table (rows, values, levels)."""
     sums = np.bincount(soft.pair, table.ravel()[soft.cell], minlength=shape[0] * shape[1])
     return sums.reshape(shape).astype(np.float64, copy=False)
+
+
+def shared_level_evidence(soft: SoftVotes, table: Array, shape: tuple[int, int]) -> Array:
+    """(documents, classes): mean over the soft votes on each label of a table, times ``SHARED_WEIGHT``."""
+    n_soft = np.bincount(soft.pair, minlength=shape[0] * shape[1]).reshape(shape)
+    mean: Array = SHARED_WEIGHT * level_evidence(soft, table, shape) / np.maximum(n_soft, 1)
+    return mean
+
+
+def learned_levels(soft: Sequence[SoftVotes], label_probs: Sequence[Array], levels: LevelBelief) -> LevelBelief:
+    """Beliefs that follow from labels, of some shards, which the levels have not taken part in."""
+    n_votes = reduce(np.add, (votes_per_level(own, levels) for own in soft))
+    present = reduce(np.add, (present_per_level(*both, levels) for both in zip(soft, label_probs, strict=True)))
+    for _ in range(_LEARNING_STEPS):
+        before, levels = levels.tilt, update_levels(n_votes, present, levels)
+        if np.abs(levels.tilt - before).max() < _LEARNING_TOL:
+            break
+    return levels
 
 
 def votes_per_level(soft: SoftVotes, levels: LevelBelief) -> Array:

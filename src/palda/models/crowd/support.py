@@ -227,7 +227,7 @@ class SupportModel(PerClassModel):
         log_odds, absent = kernels.active().support_evidence(
             label_votes(people, judged), vote_probs(belief, judged), belief.grid, given
         )
-        return with_levels(VoteEvidence(absent + log_odds, absent), votes, belief.levels).joined(other)
+        return with_levels(VoteEvidence(absent + log_odds, absent), votes, belief.levels, shared=True).joined(other)
 
     def update(self, counts: Array, belief: AnnotatorBelief) -> SupportBelief:
         """Traits moved as far as those that follow from the counts alone have moved (maths, eq. 103).

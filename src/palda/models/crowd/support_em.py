@@ -17,11 +17,8 @@ from scipy.special import expit, logit
 from palda import kernels
 from palda.models.crowd.annotator_model import votes_per_cell
 from palda.models.crowd.confidence import (
-    level_divergence,
-    level_evidence,
-    present_per_level,
-    update_levels,
-    votes_per_level,
+    learned_levels,
+    shared_level_evidence,
 )
 from palda.models.crowd.extrapolation import Extrapolation
 from palda.models.crowd.label_sets import (
@@ -102,7 +99,6 @@ class Statistics(NamedTuple):
     labels: Array  # (classes, points): labels with votes by support
     profiles: ProfileStats
     log_likelihood: float
-    present_levels: Array  # (rows, 2, levels) of soft votes; of length 0 without levels
 
     def plus(self, other: Statistics) -> Statistics:
         """Statistics of both shards."""
@@ -111,7 +107,6 @@ class Statistics(NamedTuple):
             self.labels + other.labels,
             self.profiles + other.profiles,
             self.log_likelihood + other.log_likelihood,
-            self.present_levels + other.present_levels,
         )
 
 
@@ -129,7 +124,7 @@ class SupportEM:
     """EM over some shards of votes; what does not change between its steps is computed once."""
 
     def __init__(self, shards: Sequence[VoteShard], settings: CrowdSettings, belief: SupportBelief) -> None:
-        self.shards, self.settings, levels = shards, settings, belief.levels
+        self.shards, self.settings = shards, settings
         n_classes, panel = shards[0].known.shape[1], belief.panel
         self.ordered: dict[int, LabelVotes] = {}  # votes of people by label, per shard in memory
         self.found: list[PanelSupport] = []  # what the panel of models says, per shard
@@ -153,10 +148,6 @@ class SupportEM:
         self.earlier = EarlierVotes(replace(belief, weights=self.base) if belief.is_start else belief)
         unvoted = reduce(np.add, (self._unvoted(number) for number in range(len(shards))))
         self.unvoted = np.where(np.isnan(self.known_shares)[:, None], unvoted, 0)
-        self.n_level_votes: Array | None = None  # (rows, 2, levels): votes per source, value and level
-        if levels is not None:
-            tables = (votes_per_level(shard.soft_votes(shard.votes, levels), levels) for shard in shards)
-            self.n_level_votes = reduce(np.add, tables)
 
     def _unvoted(self, number: int) -> Array:
         """(classes, 2): absent and present known labels of a shard about which nobody has voted."""
@@ -173,10 +164,9 @@ class SupportEM:
             shard, active = self.shards[number], kernels.active()
             ordered, given = self._ordered_and_panel(number, belief)
             given, other = with_answers(given, belief, shard.extra)
-            soft, levels = None, belief.levels
-            if levels is not None:
-                soft = shard.soft_votes(shard.votes, levels)
-                of_levels = level_evidence(soft, levels.log_ratios, shard.known.shape)
+            if belief.levels is not None:
+                soft = shard.soft_votes(shard.votes, belief.levels)
+                of_levels = shared_level_evidence(soft, belief.levels.log_ratios, shard.known.shape)
                 other = of_levels if other is None else of_levels + other
             if len(state.profiles.weights) == 1:
                 nats = np.empty((0, shard.known.shape[1])) if other is None else np.require(other, np.float64, ["C"])
@@ -191,10 +181,7 @@ class SupportEM:
                 label_probs, sums = posterior.label_probs, posterior.stats
                 votes_sums, labels = active.support_counts(ordered, probs, grid, given, label_probs)
                 log_likelihood = float(posterior.log_likelihoods.sum()) + float(absent.sum())
-            present = np.empty(0)
-            if soft is not None and levels is not None:
-                present = present_per_level(soft, label_probs, levels)
-            return Statistics(votes_sums, labels, sums, log_likelihood, present), label_probs
+            return Statistics(votes_sums, labels, sums, log_likelihood), label_probs
 
         alone = len(self.shards) == 1  # then threads would only cost time
         numbers = range(len(self.shards))
@@ -205,9 +192,6 @@ class SupportEM:
         objective += BASE_DOCUMENTS * float(np.sum(self.base * np.log(belief.weights)))
         if len(state.profiles.weights) > 1:
             objective += profile_log_prior(state.profiles, state.prior)
-        if belief.levels is not None and self.n_level_votes is not None:
-            objective += float(np.sum(self.n_level_votes * belief.levels.log_probs[:, :, 0]))
-            objective -= level_divergence(belief.levels)
         return _Step(state, objective, statistics, [probs for _, probs in results])
 
     def _ordered_and_panel(self, number: int, belief: SupportBelief) -> tuple[LabelVotes, GridEvidence]:
@@ -272,9 +256,6 @@ class SupportEM:
         if learns_link:
             belief = replace(belief, link=link_of_gold(self.shards, as_support(step.state.belief)))
         belief = replace(belief, traits=traits)
-        if belief.levels is not None and self.n_level_votes is not None:
-            levels = update_levels(self.n_level_votes, found.present_levels, belief.levels)
-            belief = replace(belief, levels=levels)
         profiles = state.profiles
         if self.settings.learn_profiles:
             profiles = single_profile(belief, self.known_shares)
@@ -482,6 +463,14 @@ def fit_support(
         em.refer_to_informed(belief.traits.slopes)
         em.earlier = EarlierVotes(belief)
         start = replace(start, belief=em.centred(belief))
+    levels = start.belief.levels
+    if is_start and levels is not None:
+        # What strengths are worth is learned from labels that values alone give. Learned together with the labels, they
+        # confirm themselves: strong votes make labels certain, and certain labels make strong votes worth more.
+        by_values = _ascend(em, start, settings.max_iter)[0]
+        soft = [shard.soft_votes(shard.votes, levels) for shard in shards]
+        levels = learned_levels(soft, by_values.label_probs, levels)
+        start = replace(by_values.state, belief=replace(by_values.state.belief, levels=levels))
     best, objectives, converged = _ascend(em, start, settings.max_iter)
     return best.state, best.label_probs, objectives, converged
 
