@@ -247,7 +247,8 @@ def aggregate(
     n_jobs : int, default=None
         Number of threads; None uses all cores. The result does not depend on it.
     random_state : int, default=0
-        Random seed of the held-out votes and of the start of the profiles.
+        Random seed of the search for changes over time and of the folds of gold labels. Profiles, and with them labels,
+        do not depend on it otherwise.
 
     Returns
     -------
@@ -294,9 +295,9 @@ def aggregate(
     start = _start(voted, known, initial_label_probs(voted, known) if sources else guess, settings, annotator_prior)
     result = fit_crowd(cut_votes(voted, known), start, settings)
     if n_profiles == "auto":
-        n_profiles = choose_n_profiles(voted, known, result, settings, seed=random_state)
+        n_profiles = choose_n_profiles(voted, known, result, settings)
     if int(n_profiles) > 1:
-        result = fit_with_profiles(voted, known, result, int(n_profiles), settings, random_state)
+        result = fit_with_profiles(voted, known, result, int(n_profiles), settings)
     if not result.converged:
         message = f"EM did not converge in {max_iter} iterations; raise max_iter or tol"
         warnings.warn(message, ConvergenceWarning, stacklevel=2)

@@ -347,9 +347,9 @@ def _labels_from_votes(data: TrainingData, plan: TrainingPlan) -> _Turn:
         crowd = fit_crowd(cut_votes(votes, data.known), start, settings)
         combination = None
         if isinstance(belief, SupportBelief):
-            n_profiles = plan.n_profiles or choose_n_profiles(votes, data.known, crowd, settings, seed=plan.seed)
+            n_profiles = plan.n_profiles or choose_n_profiles(votes, data.known, crowd, settings)
             if n_profiles > 1:
-                crowd = fit_with_profiles(votes, data.known, crowd, n_profiles, settings, plan.seed)
+                crowd = fit_with_profiles(votes, data.known, crowd, n_profiles, settings)
             combination = Combination(crowd.state.profiles, 1.0, _logit(as_support(crowd.state.belief).prevalence))
         turn = _Turn(crowd.label_probs, crowd.state.belief, combination=combination)
         stage.keep(turn.record)
