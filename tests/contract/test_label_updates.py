@@ -225,3 +225,19 @@ def test_new_models_that_always_say_yes_do_not_outvote_people(model: CrowdPALDA)
     assert ((model.consensus_[:60] >= 0.5) != labels).mean() < before.mean() + 0.2
     assert model.panel_ is not None
     assert model.panel_.n_models == 10
+
+
+def test_labels_of_documents_without_votes_are_those_of_the_words() -> None:
+    unvoted = np.arange(250, 300)
+    votes = VOTES.select(~np.isin(VOTES.doc, unvoted))
+    gold = np.full((300, len(VOTES.classes)), -1, dtype=np.int8)
+    gold[295:] = NEWS.labels[295:]
+    model = CrowdPALDA(**SETTINGS).fit(NEWS.corpus, votes, gold=gold)
+    np.testing.assert_array_equal(model.consensus_[250:295], model.out_of_fold_probs_[250:295])
+    np.testing.assert_array_equal(model.consensus_[295:], gold[295:])
+    model.update(frame(0, "nobody yet", 1), documents="all")
+    np.testing.assert_array_equal(model.consensus_[250:295], model.out_of_fold_probs_[250:295])
+    model.update(frame(260, "nobody yet", 1))
+    assert (model.consensus_[260] != model.out_of_fold_probs_[260]).all()
+    model.update(frame(260, "nobody yet", np.nan))
+    np.testing.assert_array_equal(model.consensus_[260], model.out_of_fold_probs_[260])

@@ -364,6 +364,8 @@ class CrowdPALDA(AssignmentEstimator):
             own_counts = own_counts + count_votes(model, votes, result.label_probs)
             self._individuals = model.update(own_counts, own), own_counts
         self.consensus_ = np.concatenate((self.consensus_, result.label_probs))
+        rows = np.arange(len(self.consensus_) - votes.n_docs, len(self.consensus_))
+        self.consensus_[rows] = self._from_words_where_unvoted(result.label_probs, rows, votes, known)
         self.doc_ids_ = names_array([*self.doc_ids_, *votes.doc_ids])
         self._add_vote_shares(counts, votes)
         self._extend_record(counts, votes, known, result.evidence)

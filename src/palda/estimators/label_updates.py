@@ -235,13 +235,14 @@ class LabelUpdateEstimator(AnnotatorEstimator):
         state = update_labels(documents, self._belief, self._vote_counts, self._vote_profiles, settings)
         self._params = replace(self._params, annotators=state.belief)
         self._vote_counts = state.vote_counts
+        probs = self._from_words_where_unvoted(state.label_probs, touched, after, record.known[touched])
         consensus = self.consensus_.copy()
-        consensus[touched] = state.label_probs
+        consensus[touched] = probs
         self.consensus_ = consensus
         if self._individuals is not None:
             model, (own, counts) = settings.annotators, self._individuals
             counts = np.maximum(counts - count_votes(model, before, old_probs), 0.0)
-            counts += count_votes(model, after, state.label_probs)
+            counts += count_votes(model, after, probs)
             self._individuals = model.update(counts, own), counts
         self._change_vote_numbers(touched, after)
 
@@ -258,9 +259,20 @@ class LabelUpdateEstimator(AnnotatorEstimator):
             settings,
         )
         self._params = replace(self._params, annotators=state.belief)
-        self._vote_counts, self.consensus_ = state.vote_counts, state.label_probs
+        self._vote_counts = state.vote_counts
+        rows = np.arange(votes.n_docs)
+        self.consensus_ = self._from_words_where_unvoted(state.label_probs, rows, votes, record.known)
         if self._individuals is not None:
             self._individuals = belief_from_labels(settings.annotators, votes, self.consensus_, self._individuals[0])
+
+    def _from_words_where_unvoted(self, probs: Array, rows: Ints, votes: Votes, known: NDArray[np.int8]) -> Array:
+        """Labels of documents, those of documents without votes from words alone, as after a fit."""
+        from_words = getattr(self, "out_of_fold_probs_", None)
+        if not isinstance(self._belief, SupportBelief) or from_words is None or len(from_words) != len(self.consensus_):
+            return probs
+        is_silent = (np.diff(votes.doc_starts) == 0)[:, None] & (known < 0)
+        labels: Array = np.where(is_silent, from_words[rows], probs)
+        return labels
 
     def _keep_record(self, counts: CountRows, votes: VoteRows, known: NDArray[np.int8], evidence: Array | None) -> None:
         """Keep what ``update`` needs, after a fit."""

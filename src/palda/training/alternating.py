@@ -277,16 +277,29 @@ def fit_alternating(data: TrainingData, plan: TrainingPlan) -> TrainingResult:
     if prior is not None:
         shares = _evidence_shares(final, data, sample.rows, evidence)
         prior = replace(prior, word_names=classifier.word_names, evidence_shares=shares)
+    label_probs = _labels_with_unvoted(best, prior, ~has_votes.any(axis=1, keepdims=True) & (data.known < 0))
     return TrainingResult(
         prior=prior,
-        topics=_topics_of_words(data, best.label_probs, plan) if topics is None else topics.model,
+        topics=_topics_of_words(data, label_probs, plan) if topics is None else topics.model,
         temperature=Temperature() if topics is None else topics.evidence_model.temperature,
         out_of_fold_log_odds=np.zeros_like(best.label_probs) if best.fit is None else best.fit.log_odds,
-        label_probs=best.label_probs,
+        label_probs=label_probs,
         weights=weights,
         belief=best.belief,
         log_likelihoods=np.array([turn.score for turn in turns[1:]]),
     )
+
+
+def _labels_with_unvoted(turn: _Turn, prior: LabelPrior | None, is_unvoted: NDArray[np.bool_]) -> Array:
+    """The labels of a turn, ``is_unvoted`` of which come from words alone, as those of new documents do.
+
+    With the support model the classifier answers about the support, which is about votes. Where nobody voted, what it
+    says of the label itself is worth more: it has also learned from known labels.
+    """
+    if prior is None or turn.fit is None or not isinstance(turn.belief, SupportBelief):
+        return turn.label_probs
+    labels: Array = np.where(is_unvoted, expit(prior.for_words.log_odds(turn.fit.log_odds)), turn.label_probs)
+    return labels
 
 
 def _evidence_shares(
