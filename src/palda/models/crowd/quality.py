@@ -167,7 +167,7 @@ def summarize_annotators(
         # Wrong labels mix the rates of both states. Those of random voters are the same: they stay what they are.
         means = rates[..., 0] / rates.sum(axis=-1)
         difference = np.abs(means[:, -1] + means[:, 0] - 1.0)
-        share = LABEL_ERROR_SHARE * np.minimum(difference / RELIABLE, 1.0)[:, None]
+        share = LABEL_ERROR_SHARE * np.minimum(difference / SPAM_INTERVAL, 1.0)[:, None]
         errors = (share * (doubt if n_states > 1 else doubt.mean(axis=1, keepdims=True))) ** 2
     of_states = [_weighted_mean(rates[:, [state]], np.ones((len(rates), 1)), errors[:, [state]]) for state in (-1, 0)]
     sensitivity, specificity = of_states
