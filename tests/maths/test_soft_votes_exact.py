@@ -20,14 +20,18 @@ from palda.models.crowd import (
     PerClassModel,
     ProfilePrior,
     Profiles,
+    SupportModel,
     TwoCoinModel,
     calibration_curves,
     count_votes,
     cut_votes,
+    em,
+    first_state,
     fit_crowd,
     initial_label_probs,
     label_posterior,
     profile_log_prior,
+    start_belief,
     start_levels,
     start_state,
     with_useful_levels,
@@ -302,3 +306,24 @@ def test_stored_votes_give_the_same_levels(tmp_path: object) -> None:
     for name in ("row", "cuts", "shares", "posterior"):
         np.testing.assert_array_equal(getattr(stored, name), getattr(in_memory, name))
     assert len(list(vote_blocks(folder.votes))) == len(list(vote_blocks(votes)))
+
+
+def test_sources_whose_votes_are_not_in_the_sample_that_em_starts_from_have_levels_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    votes, _ = _crowd(800, kinds=["calibrated"] * 4)
+    quarter = votes.doc // 200
+    votes = votes.select(np.flatnonzero((votes.annotator != 3) | (quarter % 2 == 1)))
+    known = np.full((votes.n_docs, votes.n_classes), -1, dtype=np.int8)
+    settings = CrowdSettings(SupportModel())
+    found = []
+    for votes_per_shard in (len(votes) // 4, len(votes)):
+        monkeypatch.setattr(em, "_VOTES_PER_SHARD", votes_per_shard)
+        start = first_state(
+            votes, known, initial_label_probs(votes, known), start_belief(settings.annotators, votes), settings
+        )
+        levels = fit_crowd(cut_votes(votes, known), start, settings).state.belief.levels
+        assert levels is not None
+        found.append(levels.log_ratios[levels.row[3]])
+    assert np.ptp(found[1]) > 0.5
+    np.testing.assert_allclose(found[0], found[1], atol=0.1)

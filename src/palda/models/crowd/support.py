@@ -242,7 +242,7 @@ class SupportModel(PerClassModel):
     def held_out(self, hidden: Votes, visible: Votes, belief: AnnotatorBelief) -> HeldOutVotes:
         """Votes that go with the visible ones on the same label even if its state is known."""
         belief = as_support(belief)
-        models = visible
+        everybody = visible
         visible, given = people_and_panel(visible, belief)
         judged = judged_cells(visible) | judged_cells(hidden)
         probs, grid = vote_probs(belief, judged), belief.grid
@@ -261,7 +261,7 @@ class SupportModel(PerClassModel):
                 part[inside] = np.einsum("vj,vj->v", own, support) / support.sum(axis=1)
         if belief.panel is not None:
             of_models = np.flatnonzero(belief.panel.is_model[hidden.annotator])
-            by_panel = predicted_votes(hidden.select(of_models), models, belief.panel, belief.traits, belief.link)
+            by_panel = predicted_votes(hidden.select(of_models), everybody, belief.panel, belief.traits, belief.link)
             for part, of_panel in zip(expected, by_panel, strict=True):
                 part[of_models] = of_panel
         return HeldOutVotes(hidden, *expected)

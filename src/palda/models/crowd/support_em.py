@@ -453,8 +453,11 @@ def fit_support(
     there are many votes, EM starts from a fit to some of them.
     """
     belief, some = as_support(start.belief), sample_shards(shards)
+    new_levels = belief.levels if belief.is_start else None
     if belief.is_start and belief.panel is None and len(some) < len(shards):
-        start = fit_support(some, start, settings)[0]
+        # Not with levels: sources that have no vote in these shards have to learn theirs, too.
+        start = fit_support(some, replace(start, belief=replace(belief, levels=None)), settings)[0]
+        start = replace(start, belief=replace(start.belief, levels=new_levels))
     is_start = as_support(start.belief).is_start
     em, start = _prepared(shards, start, settings)
     if is_start and settings.max_iter > _FIRST_STEPS:
@@ -463,13 +466,12 @@ def fit_support(
         em.refer_to_informed(belief.traits.slopes)
         em.earlier = EarlierVotes(belief)
         start = replace(start, belief=em.centred(belief))
-    levels = start.belief.levels
-    if is_start and levels is not None:
+    if new_levels is not None:
         # What strengths are worth is learned from labels that values alone give. Learned together with the labels, they
         # confirm themselves: strong votes make labels certain, and certain labels make strong votes worth more.
         by_values = _ascend(em, start, settings.max_iter)[0]
-        soft = [shard.soft_votes(shard.votes, levels) for shard in shards]
-        levels = learned_levels(soft, by_values.label_probs, levels)
+        soft = [shard.soft_votes(shard.votes, new_levels) for shard in shards]
+        levels = learned_levels(soft, by_values.label_probs, new_levels)
         start = replace(by_values.state, belief=replace(by_values.state.belief, levels=levels))
     best, objectives, converged = _ascend(em, start, settings.max_iter)
     return best.state, best.label_probs, objectives, converged
